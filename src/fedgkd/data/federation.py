@@ -1,0 +1,95 @@
+"""A federation: one graph with splits per client, all with the same features and classes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgkd.data.graph import Graph
+from fedgkd.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The private graphs of all clients, as a simulation sees them.
+
+    Args:
+        graphs: One graph per client, each with masks.
+        dataset: What the graphs come from, e.g. ``cora``.
+        setting: ``non-overlapping``, ``overlapping``, ``louvain`` or ``own-graphs``.
+        seed: The seed that decided splits and partition; None for graphs that came as they are.
+        node_ids: For a partitioned graph, the node numbers in the whole graph, per client.
+        names: Client names, for messages and files.
+
+    Raises:
+        DataError: If the clients do not share features and classes, or one has no training node.
+    """
+
+    graphs: tuple[Graph, ...]
+    dataset: str
+    setting: str
+    seed: int | None = None
+    node_ids: tuple[NDArray[np.int64], ...] | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.graphs:
+            raise DataError("a federation needs at least one client")
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"client-{i}" for i in range(len(self.graphs))))
+        check_clients_agree(self.graphs, self.names)
+        for name, graph in zip(self.names, self.graphs, strict=True):
+            if graph.masks is None:
+                raise DataError(f"{name}: the graph has no train/val/test split")
+            if not graph.masks[0].any():
+                raise DataError(f"{name}: no training node among its {graph.num_nodes} nodes; "
+                                "use fewer clients or a larger training ratio")
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def num_features(self) -> int:
+        return self.graphs[0].num_features
+
+    @property
+    def num_classes(self) -> int:
+        return self.graphs[0].num_classes
+
+    @property
+    def partition_hash(self) -> str:
+        """SHA-256 over every client's nodes, edges, labels and splits: equal hashes, equal federation."""
+        digest = hashlib.sha256()
+        for i, graph in enumerate(self.graphs):
+            parts = [graph.edge_index, graph.y, *(graph.masks or ())]
+            if self.node_ids is not None:
+                parts.insert(0, self.node_ids[i])
+            for part in parts:
+                digest.update(str(part.shape).encode())
+                digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
+
+def check_clients_agree(graphs: Sequence[Graph], names: Sequence[str]) -> None:
+    """All clients of a federation share feature columns and classes; the error names client and column."""
+    first, first_name = graphs[0], names[0]
+    for graph, name in zip(graphs[1:], names[1:], strict=True):
+        if graph.num_features != first.num_features:
+            raise DataError(f"{name} has {graph.num_features} feature columns, "
+                            f"but {first_name} has {first.num_features}; all clients need the same columns")
+        if graph.feature_names is not None and first.feature_names is not None:
+            for column, (theirs, ours) in enumerate(zip(graph.feature_names, first.feature_names, strict=True)):
+                if theirs != ours:
+                    raise DataError(f"{name}: feature column {column} is '{theirs}', "
+                                    f"but '{ours}' at {first_name}; all clients need the same columns in one order")
+        if graph.num_classes != first.num_classes:
+            raise DataError(f"{name} has {graph.num_classes} classes, but {first_name} has {first.num_classes}")
+        if graph.class_names is not None and first.class_names is not None and graph.class_names != first.class_names:
+            odd = next(a for a, b in zip(graph.class_names, first.class_names, strict=True) if a != b)
+            raise DataError(f"{name}: class '{odd}' does not stand at the same place at {first_name}; "
+                            "all clients need the same classes in one order")
