@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,3 +38,26 @@ def atomic_write(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
 def atomic_write_text(path: Path, text: str, error: type[FedGKDError]) -> None:
     with atomic_write(path, error) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def atomic_folder(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; it takes the place of ``path`` if the block succeeds, else it goes.
+
+    A folder that ``path`` already names is replaced, with all that it holds.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        yield temporary
+        temporary.chmod(0o755)
+        if path.exists():
+            path.rename(temporary / ".replaced")
+        temporary.rename(path)
+        shutil.rmtree(path / ".replaced", ignore_errors=True)
+    except OSError as problem:
+        raise error(f"cannot write {path}: {problem.strerror or problem}") from problem
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)

@@ -53,8 +53,8 @@ class Graph:
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "x", _as_features(self.x, self.name))
-        set_field(self, "edge_index", _as_integers(self.edge_index, "edge_index", self.name))
-        set_field(self, "y", _as_integers(self.y, "y", self.name))
+        set_field(self, "edge_index", as_integers(self.edge_index, "edge_index", self.name))
+        set_field(self, "y", as_integers(self.y, "y", self.name))
         self._check_shapes()
         self._check_values()
         self._check_masks()
@@ -96,6 +96,14 @@ class Graph:
         matrix.data[:] = 1.0
         return matrix
 
+    def simple_adjacency(self) -> sp.csr_array:
+        """The adjacency matrix of the undirected simple graph: symmetric, 0/1 entries, no self-loops."""
+        n = self.num_nodes
+        source, target = undirected(self.edge_index, n)
+        proper = source != target
+        ones = np.ones(int(proper.sum()), np.float32)
+        return sp.csr_array((ones, (source[proper], target[proper])), shape=(n, n))
+
     def subgraph(self, nodes: NDArray[np.int64], name: str | None = None) -> Graph:
         """The induced subgraph; node ``k`` of it is ``nodes[k]`` of this graph, masks and names come along."""
         position = np.full(self.num_nodes, -1, np.int64)
@@ -132,16 +140,14 @@ class Graph:
         )
 
     def to_pyg(self) -> Data:
-        """As a ``torch_geometric.data.Data``; sparse features become a torch CSR tensor."""
+        """As a ``torch_geometric.data.Data``; sparse features become a torch sparse COO tensor."""
         import torch
 
         try:
             from torch_geometric.data import Data
         except ImportError as error:
             raise DataError("to_pyg needs PyTorch Geometric: pip install 'fedgkd[pyg]'") from error
-        from fedgkd.data.torch_sparse import csr_tensor
-
-        x = csr_tensor(self.x) if isinstance(self.x, sp.csr_array) else torch.from_numpy(self.x)
+        x = _torch_features(self.x)
         data = Data(x=x, edge_index=torch.from_numpy(self.edge_index), y=torch.from_numpy(self.y))
         if self.masks is not None:
             data.train_mask, data.val_mask, data.test_mask = (torch.from_numpy(mask) for mask in self.masks)
@@ -215,6 +221,19 @@ class Graph:
             raise DataError(f"{self.name}: node {int(unlabelled.argmax())} is in a mask but has no label")
 
 
+def undirected(edge_index: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
+    """Both directions of every edge, each once, sorted by source and target; self-loops stay."""
+    source, target = edge_index.astype(np.int64)
+    pairs = distinct(np.concatenate([source * num_nodes + target, target * num_nodes + source]))
+    return np.stack(np.divmod(pairs, num_nodes))
+
+
+def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different numbers (0 or larger), sorted; np.unique builds a hash table, which is far slower for millions."""
+    ordered = np.sort(numbers)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
+
+
 def _as_features(x: Any, name: str) -> Features:
     if sp.issparse(x):
         matrix = sp.csr_array(x, dtype=np.float32)
@@ -227,13 +246,16 @@ def _as_features(x: Any, name: str) -> Features:
     return np.ascontiguousarray(dense, dtype=np.float32)
 
 
-def _as_integers(values: Sequence[Any] | NDArray[Any], field: str, name: str) -> NDArray[np.int64]:
+def as_integers(values: Sequence[Any] | NDArray[Any], field: str, name: str) -> NDArray[np.int64]:
+    """``values`` as whole numbers, or an error that names the graph and the field."""
     array = np.asarray(values)
     if array.size == 0:
         return array.astype(np.int64)
-    if not (np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_):
-        if not np.issubdtype(array.dtype, np.floating) or not (array == np.round(array)).all():
-            raise DataError(f"{name}: {field} must hold whole numbers, not {array.dtype}")
+    whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
+    if np.issubdtype(array.dtype, np.floating):
+        whole = bool((np.isfinite(array) & (array == np.round(array))).all())
+    if not whole:
+        raise DataError(f"{name}: {field} must hold whole numbers, not {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -242,6 +264,16 @@ def _features_from_torch(x: Any) -> Features:
 
     if x.layout == torch.strided:
         return _as_features(x.cpu().numpy(), "graph")
-    csr = x.cpu().to_sparse_csr()
-    parts = (csr.values().numpy(), csr.col_indices().numpy(), csr.crow_indices().numpy())
-    return sp.csr_array(parts, shape=tuple(csr.shape), dtype=np.float32)
+    entries = x.cpu().to_sparse_coo().coalesce()
+    rows, columns = entries.indices().numpy()
+    return sp.csr_array((entries.values().numpy(), (rows, columns)), shape=tuple(entries.shape), dtype=np.float32)
+
+
+def _torch_features(x: Features) -> Any:
+    import torch
+
+    if not isinstance(x, sp.csr_array):
+        return torch.from_numpy(x)
+    entries = x.tocoo()
+    indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    return torch.sparse_coo_tensor(indices, torch.from_numpy(entries.data), x.shape, check_invariants=True).coalesce()

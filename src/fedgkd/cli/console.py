@@ -1,0 +1,97 @@
+"""How every command speaks: tables, JSON, errors in one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from fedgkd.errors import FedGKDError
+
+NOTHING = "–"
+
+out = Console(highlight=False, markup=False)
+err = Console(stderr=True, highlight=False, markup=False)
+
+
+class ErrorsInOneSentence(TyperGroup):
+    """Turns errors meant for the user, and Ctrl-C, into one sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FedGKDError as error:
+            print_error(str(error))
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as interrupt:
+            err.print("\nstopped by Ctrl-C")
+            raise typer.Exit(130) from interrupt
+
+
+def print_error(message: str) -> None:
+    err.print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
+
+
+def new_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+
+
+def print_table(table: Table) -> None:
+    """Print as wide as the terminal allows; into a pipe or file, as wide as the table is."""
+    width = None if out.is_terminal else max(out.width, out.measure(table).maximum)
+    out.print(table, width=width, crop=False)
+
+
+def print_json(value: Any) -> None:
+    """Print dataclasses, dicts and lists as JSON; a number that is not there becomes null."""
+    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """Show on a terminal what is being done, for as long as it takes."""
+    if err.is_terminal:
+        with err.status(message):
+            yield
+    else:
+        yield
+
+
+def count(value: float) -> str:
+    return _or_nothing(value, f"{value:,.0f}")
+
+
+def decimal(value: float) -> str:
+    return _or_nothing(value, f"{value:.3f}")
+
+
+def share(value: float) -> str:
+    return _or_nothing(value, f"{value:.1%}".replace("%", " %"))
+
+
+def difference(percent: float) -> str:
+    return _or_nothing(percent, f"{percent:+.1f} %")
+
+
+def _or_nothing(value: float, text: str) -> str:
+    return NOTHING if math.isnan(value) else text
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

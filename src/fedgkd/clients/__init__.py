@@ -1,0 +1,17 @@
+"""Clients, held as a batch: axis 0 of every tensor is the client."""
+
+from fedgkd.clients.batch import ClientBatch, Tensors
+from fedgkd.clients.graphs import DenseFeatures, Features, GraphBatch, SparseFeatures
+from fedgkd.clients.structure import DenseStructure, SparseStructure, Structure
+
+__all__ = [
+    "ClientBatch",
+    "DenseFeatures",
+    "DenseStructure",
+    "Features",
+    "GraphBatch",
+    "SparseFeatures",
+    "SparseStructure",
+    "Structure",
+    "Tensors",
+]

@@ -1,0 +1,20 @@
+"""What the server makes of the clients' uploads: relation, kernel, mixing weights."""
+
+from fedgkd.collaboration.kernels import KERNELS, kernel_matrix, row_softmax
+from fedgkd.collaboration.mixing import Mixing, mix, uniform, weighted
+from fedgkd.collaboration.quality import spearman
+from fedgkd.collaboration.relation import RELATIONS, correlation, cosine
+
+__all__ = [
+    "KERNELS",
+    "RELATIONS",
+    "Mixing",
+    "correlation",
+    "cosine",
+    "kernel_matrix",
+    "mix",
+    "row_softmax",
+    "spearman",
+    "uniform",
+    "weighted",
+]

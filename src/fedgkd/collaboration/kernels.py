@@ -1,0 +1,78 @@
+"""From pairwise relation to similarity: kernels over the collaboration network, in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedgkd.errors import SettingError
+
+KERNELS = ("exponential", "local", "square", "uniform", "effective_resistance")
+
+# exp(600) ≈ 1e260 is still finite and its differences are already far beyond what a softmax can tell apart.
+_LARGEST_EXPONENT = 600.0
+
+
+def kernel_matrix(
+    relation: Tensor, kernel: str, tau: float = 1.0, identity_term: bool = True, normalise: bool = False
+) -> Tensor:
+    r"""The similarity :math:`S` that a kernel makes of the relation :math:`R`.
+
+    Args:
+        relation: Symmetric, ones on the diagonal.
+        kernel: ``exponential`` :math:`e^{\tau R}`; ``local`` :math:`R`; ``square`` :math:`R^2`; ``uniform`` all equal;
+            ``effective_resistance`` :math:`1 / (1 + \Omega)` in the network with edge weights :math:`\max(r_{ij}, 0)`.
+        tau: Temperature of the exponential.
+        identity_term: Whether the exponential's series starts at κ = 0; off, the result is :math:`e^{\tau R} - I`.
+        normalise: Divide :math:`s_{ij}` by :math:`\sqrt{s_{ii} s_{jj}}`, which keeps the scale as clients grow in number.
+    """
+    relation = relation.double()
+    if kernel == "exponential":
+        similarity = _exponential(relation, tau, identity_term)
+    elif kernel == "local":
+        similarity = relation
+    elif kernel == "square":
+        similarity = relation @ relation
+    elif kernel == "uniform":
+        similarity = torch.ones_like(relation)
+    elif kernel == "effective_resistance":
+        similarity = 1.0 / (1.0 + effective_resistance(relation))
+    else:
+        raise SettingError(f"kernel must be one of {', '.join(KERNELS)}, not '{kernel}'")
+    return _normalised(similarity) if normalise else similarity
+
+
+def row_softmax(similarity: Tensor, tau_s: float) -> Tensor:
+    r"""Mixing weights :math:`q_{ij} \propto e^{\tau_s s_{ij}}`, shifted by the row's largest so nothing overflows."""
+    logits = tau_s * (similarity - similarity.amax(dim=1, keepdim=True))
+    return torch.softmax(logits, dim=1)
+
+
+def effective_resistance(relation: Tensor) -> Tensor:
+    r"""Resistance :math:`\Omega_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}`; infinite between unconnected clients."""
+    weights = relation.clamp(min=0.0).fill_diagonal_(0.0)
+    laplacian = torch.diag(weights.sum(1)) - weights
+    values, vectors = torch.linalg.eigh(laplacian)
+    null = values <= values.amax().clamp(min=1.0) * len(values) * torch.finfo(values.dtype).eps
+    inverse = (vectors * torch.where(null, 0.0, 1.0 / values.masked_fill(null, 1.0))) @ vectors.T
+    diagonal = inverse.diagonal()
+    resistance = (diagonal[:, None] + diagonal[None, :] - 2 * inverse).clamp(min=0.0).fill_diagonal_(0.0)
+    # The null space is spanned by the components' indicators: its projector is zero exactly between components.
+    connected = (vectors[:, null] @ vectors[:, null].T).abs() > 1e-9
+    return resistance.masked_fill(~connected, torch.inf)
+
+
+def _exponential(relation: Tensor, tau: float, identity_term: bool) -> Tensor:
+    """By eigenvalues: the relation is symmetric. The largest exponent is capped, so the result is always finite."""
+    values, vectors = torch.linalg.eigh(tau * relation)
+    surplus = (values.amax() - _LARGEST_EXPONENT).clamp(min=0.0)
+    grown = (values - surplus).exp()
+    if not identity_term:
+        grown = grown - (-surplus).exp()
+    similarity = (vectors * grown) @ vectors.T
+    return (similarity + similarity.T) / 2
+
+
+def _normalised(similarity: Tensor) -> Tensor:
+    scale = similarity.diagonal().clamp(min=torch.finfo(similarity.dtype).tiny).rsqrt()
+    return scale[:, None] * similarity * scale[None, :]

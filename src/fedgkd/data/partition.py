@@ -1,0 +1,132 @@
+"""One graph becomes a federation: every client gets a part of the nodes and the edges among them.
+
+==================  ==============================================================================================
+setting             what a client holds
+==================  ==============================================================================================
+``non-overlapping``  one of n METIS parts; edges between parts are lost
+``overlapping``      half the nodes of one of n/5 METIS parts, drawn five times, so that clients share nodes
+``louvain``          one or more Louvain communities, merged to n clients of even size; where there are fewer
+                     communities than clients, METIS halves the largest until there are enough
+==================  ==============================================================================================
+
+The seed decides everything. METIS's own seed changes nothing, so the nodes are shuffled by ours before it sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fedgkd.data.federation import Federation
+from fedgkd.data.graph import Graph
+from fedgkd.data.seeds import generator
+from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
+from fedgkd.errors import SettingError
+
+Nodes = NDArray[np.int64]
+
+DRAWS_PER_PART = 5
+
+
+def partition(
+    graph: Graph,
+    clients: int,
+    setting: str = "non-overlapping",
+    seed: int = 0,
+    *,
+    ratios: Ratios = DEFAULT_RATIOS,
+    dataset: str | None = None,
+) -> Federation:
+    """Split the nodes into train, validation and test (where the graph has no masks), then divide the graph.
+
+    Args:
+        graph: The whole graph.
+        clients: Number of clients; in the overlapping setting a multiple of 5.
+        setting: ``non-overlapping``, ``overlapping`` or ``louvain``.
+        seed: Decides the split and the parts.
+        ratios: Shares of training, validation and test nodes.
+        dataset: What to call the data; the graph's name by default.
+
+    Raises:
+        SettingError: If the setting is unknown or the number of clients does not fit.
+        DataError: If a client gets no training node.
+    """
+    if setting not in SETTINGS:
+        raise SettingError(f"unknown partition setting '{setting}'; choose from {', '.join(SETTINGS)}")
+    if not 1 <= clients <= graph.num_nodes:
+        raise SettingError(f"{clients} clients are not possible: {graph.name} has {graph.num_nodes} nodes")
+    whole = random_split(graph, seed, ratios)
+    parts = [np.sort(part) for part in SETTINGS[setting](whole.simple_adjacency(), clients, seed)]
+    return Federation(
+        graphs=tuple(whole.subgraph(part, name=f"client-{i}") for i, part in enumerate(parts)),
+        dataset=graph.name if dataset is None else dataset,
+        setting=setting,
+        seed=seed,
+        node_ids=tuple(parts),
+    )
+
+
+def _non_overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
+    return _metis(adjacency, clients, generator(seed, "metis"))
+
+
+def _overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
+    if clients % DRAWS_PER_PART:
+        raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
+    draw = generator(seed, "overlap")
+    return [
+        draw.choice(part, max(1, len(part) // 2), replace=False)
+        for part in _metis(adjacency, clients // DRAWS_PER_PART, generator(seed, "metis"))
+        for _ in range(DRAWS_PER_PART)
+    ]
+
+
+def _louvain(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
+    import networkx as nx
+
+    random = generator(seed, "louvain")
+    graph = nx.from_scipy_sparse_array(adjacency)
+    found = nx.community.louvain_communities(graph, seed=int(random.integers(2**31)))
+    communities = [np.array(sorted(community), np.int64) for community in found]
+    while len(communities) < clients:
+        largest = communities.pop(int(np.argmax([len(community) for community in communities])))
+        halves = _metis(adjacency[largest][:, largest], 2, random)
+        communities += [largest[half] for half in halves]
+    return _merge(communities, clients)
+
+
+SETTINGS: dict[str, Callable[[sp.csr_array, int, int], list[Nodes]]] = {
+    "non-overlapping": _non_overlapping,
+    "overlapping": _overlapping,
+    "louvain": _louvain,
+}
+
+
+def _metis(adjacency: sp.csr_array, parts: int, random: np.random.Generator) -> list[Nodes]:
+    """METIS k-way into ``parts`` parts, none of them empty."""
+    import pymetis
+
+    order = random.permutation(adjacency.shape[0])
+    shuffled = adjacency[order][:, order]
+    shuffled.sort_indices()
+    result = pymetis.part_graph(parts, pymetis.CSRAdjacency(shuffled.indptr, shuffled.indices), recursive=False)
+    part_of = np.empty(len(order), np.int64)
+    part_of[order] = result.vertex_part
+    for empty in np.setdiff1d(np.arange(parts), part_of):  # METIS leaves some on tiny or edgeless graphs
+        largest = np.bincount(part_of).argmax()
+        part_of[np.flatnonzero(part_of == largest)[-1]] = empty
+    return [np.flatnonzero(part_of == part) for part in range(parts)]
+
+
+def _merge(communities: Sequence[Nodes], clients: int) -> list[Nodes]:
+    """Each community, the largest first, goes to the client with the fewest nodes so far."""
+    held: list[list[Nodes]] = [[] for _ in range(clients)]
+    sizes = np.zeros(clients, np.int64)
+    for community in sorted(communities, key=len, reverse=True):
+        smallest = int(sizes.argmin())
+        held[smallest].append(community)
+        sizes[smallest] += len(community)
+    return [np.concatenate(mine) for mine in held]

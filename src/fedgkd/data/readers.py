@@ -1,0 +1,116 @@
+"""From the published files of a dataset to a graph as published: directed, with loops, in the file's own order."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fedgkd.data.graph import UNLABELLED, Graph
+from fedgkd.data.npz import load_graph
+from fedgkd.data.pickles import load_pickle
+from fedgkd.errors import DataError
+
+_DAMAGED = (AttributeError, EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+@contextmanager
+def _reading(file: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGED as problem:
+        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        raise DataError(f"{file}: not readable as published ({reason}); the file may be truncated") from problem
+
+
+def read_planetoid(allx: Path, ally: Path, tx: Path, ty: Path, graph: Path, test_index: Path) -> Graph:
+    """Planetoid (Yang et al., 2016): row ``k`` of ``tx`` and ``ty`` is the node in line ``k`` of ``test.index``.
+
+    CiteSeer's test range has 15 nodes that no line names: they get no features and no label.
+    """
+    with _reading(test_index):
+        test_nodes = np.loadtxt(test_index, dtype=np.int64, ndmin=1)
+    features = [_load_sparse(path) for path in (allx, tx)]
+    with _reading(graph):
+        edge_index, num_nodes = _from_neighbour_lists(load_pickle(graph))
+    with _reading(tx):
+        nodes = np.concatenate([np.arange(features[0].shape[0]), test_nodes])
+        entries = sp.vstack(features).tocoo()
+        size = (num_nodes, entries.shape[1])
+        x = sp.csr_array((entries.data, (nodes[entries.row], entries.col)), shape=size)
+    with _reading(ty):
+        one_hot = np.vstack([load_pickle(path) for path in (ally, ty)])
+        y = np.full(num_nodes, UNLABELLED)
+        y[nodes] = np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), UNLABELLED)
+    return Graph(x, edge_index, y, one_hot.shape[1], name=str(graph))
+
+
+def read_linqs(content: Path, cites: Path) -> Graph:
+    """Cora as its makers (LINQS) publish it: ``id word… label`` per paper, ``cited citing`` per line."""
+    with _reading(content):
+        with content.open(encoding="utf-8") as lines:
+            num_words = next(lines).count("\t") - 1
+        row = np.dtype([("id", np.str_, 32), ("words", np.uint8, (num_words,)), ("label", np.str_, 64)])
+        papers = np.loadtxt(content, dtype=row, delimiter="\t", encoding="utf-8", ndmin=1)
+    with _reading(cites):
+        pairs = np.loadtxt(cites, dtype=np.str_, delimiter="\t", encoding="utf-8", ndmin=2)
+        order = np.argsort(papers["id"])
+        ids = papers["id"][order]
+        found = np.searchsorted(ids, pairs).clip(max=len(ids) - 1)
+        unknown = pairs[ids[found] != pairs]
+        if unknown.size:
+            raise ValueError(f"paper {unknown[0]} does not stand in {content.name}")
+    classes, y = np.unique(papers["label"], return_inverse=True)
+    return Graph(sp.csr_array(papers["words"]), order[found].T, y, len(classes), name=str(content))
+
+
+def read_amazon(path: Path) -> Graph:
+    """Amazon Photo and Computers (Shchur et al., 2018), in the keys of gnn-benchmark."""
+    return load_graph(path)
+
+
+def read_ogb(archive: Path) -> Graph:
+    """ogbn-arxiv as the Open Graph Benchmark publishes it: ``arxiv/raw/*.csv.gz`` in a zip file."""
+    edges = _read_csv(archive, "edge", np.int64)
+    x = _read_csv(archive, "node-feat", np.float32)
+    y = _read_csv(archive, "node-label", np.int64)[:, 0]
+    for member, found in (("num-node-list", len(x)), ("num-edge-list", len(edges))):
+        stated = int(_read_csv(archive, member, np.int64)[0, 0])
+        if stated != found:
+            raise DataError(f"{archive}: {member}.csv.gz states {stated} rows, but {found} are there")
+    return Graph(x, edges.T, y, int(y.max()) + 1, name=str(archive))
+
+
+def _read_csv(archive: Path, name: str, dtype: type[Any]) -> NDArray[Any]:
+    member = f"arxiv/raw/{name}.csv.gz"
+    with (
+        _reading(f"{archive}: {member}"),
+        zipfile.ZipFile(archive) as members,
+        members.open(member) as compressed,
+        gzip.open(compressed, "rt", encoding="ascii") as lines,
+    ):
+        return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
+
+
+def _load_sparse(path: Path) -> sp.csr_array:
+    with _reading(path):
+        matrix = load_pickle(path)
+        rebuilt = sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        rebuilt.check_format(full_check=True)
+        return rebuilt
+
+
+def _from_neighbour_lists(neighbours: dict[int, list[int]]) -> tuple[NDArray[np.int64], int]:
+    sources = np.fromiter(neighbours.keys(), np.int64)
+    degrees = np.fromiter(map(len, neighbours.values()), np.int64)
+    targets = np.fromiter(chain.from_iterable(neighbours.values()), np.int64)
+    return np.stack([np.repeat(sources, degrees), targets]), len(neighbours)

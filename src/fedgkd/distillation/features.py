@@ -1,0 +1,27 @@
+"""What is taken from a distilled graph to describe a task."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedgkd.clients import DenseFeatures, DenseStructure, Tensors
+from fedgkd.distillation.synthetic import SyntheticGraph
+from fedgkd.models import Network
+
+TASK_FEATURES = ("x_h", "x", "h", "y", "predictions")
+
+
+@torch.no_grad()
+def task_feature(kind: str, graph: SyntheticGraph, edges: DenseStructure, network: Network, params: Tensors) -> Tensor:
+    """``(clients, rows, columns)``; ``x_h`` is the paper's :math:`M = [X \\,\\Vert\\, H]`."""
+    if kind == "x":
+        return graph.x
+    if kind == "y":
+        return graph.y
+    h = network.embed(params, DenseFeatures(graph.x), edges)
+    if kind == "h":
+        return h
+    if kind == "predictions":
+        return network.classify(params, h).softmax(dim=-1)
+    return torch.cat([graph.x, h], dim=-1)

@@ -1,0 +1,176 @@
+"""A run's configuration: every setting with its value and where it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedgkd.algorithms import ALGORITHMS, Algorithm
+from fedgkd.data.datasets import DATASETS
+from fedgkd.errors import SettingError
+from fedgkd.models import BACKBONES, Network
+from fedgkd.settings import check, setting, suggest
+
+PARTITIONS = ("non-overlapping", "overlapping", "louvain")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Settings of a run, whatever the algorithm."""
+
+    algorithm: str = setting("fedgkd", f"one of {', '.join(ALGORITHMS)}, or module:Class of your own")
+    dataset: str = setting("cora", f"one of {', '.join(DATASETS)}, or a path to your own graph")
+    graphs: str | None = setting(None, "folder with one graph per client, used instead of dataset and partition")
+    clients: int = setting(10, "number of clients", low=1)
+    partition: str = setting("non-overlapping", "how the graph is cut into clients", choices=PARTITIONS)
+    train_ratio: float = setting(0.30, "share of nodes to train on", low=0, high=1, open_low=True)
+    val_ratio: float = setting(0.35, "share of nodes to select by", low=0, high=1)
+    test_ratio: float = setting(0.35, "share of nodes to test on", low=0, high=1)
+    seed: int = setting(0, "decides splits, partition, initial weights and all noise", low=0)
+    rounds: int = setting(100, "communication rounds at most", low=1)
+    patience: int = setting(20, "stop after that many rounds without a new best validation accuracy; 0: never", low=0)
+    participation: float = setting(1.0, "share of clients that take part in a round", low=0, high=1, open_low=True)
+    dropout_rate: float = setting(0.0, "share of those that fail to answer in a round", low=0, high=0.99)
+    select: str = setting(
+        "trained",
+        "model that is scored and kept: the just-trained one, or whichever of trained and received "
+        "a client's own validation nodes prefer",
+        choices=("trained", "client"),
+    )
+    model: str = setting("gcn", "graph convolution", choices=tuple(BACKBONES))
+    hidden: int = setting(128, "width of the hidden layers", low=1)
+    layers: int = setting(2, "number of graph convolutions", low=1)
+    device: str = setting("cpu", "cpu, cuda, or cuda:N")
+    threads: int = setting(0, "CPU threads of PyTorch; 0: as many as there are cores", low=0)
+    checkpoint_every: int = setting(1, "rounds between checkpoints; 0: none", low=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.train_ratio + self.val_ratio + self.test_ratio > 1 + 1e-9:
+            raise SettingError("train_ratio, val_ratio and test_ratio add up to more than 1")
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        return self.train_ratio, self.val_ratio, self.test_ratio
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of the run and of its algorithm, with the origin of each value."""
+
+    run: RunSettings
+    method: Any
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def algorithm(self) -> type[Algorithm]:
+        return find_algorithm(self.run.algorithm)
+
+    def network(self, num_features: int, num_classes: int) -> Network:
+        return Network(self.run.model, num_features, self.run.hidden, self.run.layers, num_classes)
+
+    def values(self) -> dict[str, Any]:
+        """All settings, flat."""
+        return dataclasses.asdict(self.run) | dataclasses.asdict(self.method)
+
+    def fields(self) -> Iterator[dataclasses.Field[Any]]:
+        yield from dataclasses.fields(self.run)
+        yield from dataclasses.fields(self.method)
+
+    def to_toml(self) -> str:
+        """Complete: the run can be repeated from it. A setting that is none is left out, since TOML has no word for it."""
+        lines = []
+        values = self.values()
+        for entry in self.fields():
+            meaning = entry.metadata.get("meaning", "")
+            if values[entry.name] is None:
+                lines.append(f"# {entry.name} = none  # {meaning}")
+            else:
+                lines.append(f"{tomli_w.dumps({entry.name: values[entry.name]}).strip()}  # {meaning}")
+        return "\n".join(lines) + "\n"
+
+
+def make_config(*sources: tuple[str, Mapping[str, Any]]) -> Config:
+    """A configuration from several sources, each named; later ones win.
+
+    Raises:
+        SettingError: For an unknown name (with the closest known one) or a value out of range.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, given in sources:
+        values.update(given)
+        origins.update(dict.fromkeys(given, origin))
+    kind = find_algorithm(str(values.get("algorithm", RunSettings.algorithm))).Settings
+    run_names = {entry.name for entry in dataclasses.fields(RunSettings)}
+    method_names = {entry.name for entry in dataclasses.fields(kind)}
+    for name in values:
+        if name not in run_names | method_names:
+            raise _unknown(name, origins[name], run_names | method_names, str(values.get("algorithm", "fedgkd")))
+    return Config(
+        RunSettings(**{name: value for name, value in values.items() if name in run_names}),
+        kind(**{name: value for name, value in values.items() if name in method_names}),
+        origins,
+    )
+
+
+def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> SettingError:
+    owners = [
+        other
+        for other, kind in ALGORITHMS.items()
+        if name in {entry.name for entry in dataclasses.fields(kind.Settings)}
+    ]
+    if owners:
+        return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
+    return SettingError(f"{origin}: there is no setting '{name}'{suggest(name, known)}")
+
+
+def find_algorithm(name: str) -> type[Algorithm]:
+    """An algorithm of the dict, or a class of the user's own as ``module:Class``."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    module_name, separator, class_name = name.partition(":")
+    if not separator:
+        hint = suggest(name, ALGORITHMS) or f"; known are {', '.join(ALGORITHMS)}, or module:Class for your own"
+        raise SettingError(f"there is no algorithm '{name}'{hint}")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except ImportError as error:
+        raise SettingError(f"algorithm '{name}': the module cannot be imported ({error})") from error
+    except AttributeError:
+        raise SettingError(f"algorithm '{name}': {module_name} has no class {class_name}") from None
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise SettingError(f"algorithm '{name}': {class_name} is not a subclass of fedgkd.Algorithm")
+    return found
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """A flat TOML file of settings."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path} is not a TOML file: {error}") from error
+    for name, value in values.items():
+        if isinstance(value, dict | list):
+            raise SettingError(f"{path}: {name} is a table or list; settings are plain `name = value` lines")
+    return values
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """``name=value`` texts of the command line."""
+    values: dict[str, str] = {}
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise SettingError(f"--set takes name=value, not '{text}'")
+        values[name.strip()] = value
+    return values

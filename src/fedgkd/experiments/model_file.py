@@ -1,0 +1,99 @@
+"""A personal model as one safetensors file that knows what it was trained for, and predictions with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from fedgkd.atomic import atomic_write
+from fedgkd.clients import GraphBatch, Tensors
+from fedgkd.data.graph import Graph
+from fedgkd.errors import DataError, RunError
+from fedgkd.models import Network
+
+_FORMAT = "fedgkd-model-1"
+
+
+@dataclass(frozen=True)
+class PersonalModel:
+    """One client's model: weights ``(1, …)``, the network that they belong to, and names for people."""
+
+    network: Network
+    params: Tensors
+    class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    origin: Mapping[str, Any] | None = None
+
+    def save(self, path: Path) -> None:
+        description = {
+            "format": _FORMAT,
+            "network": asdict(self.network),
+            "class_names": self.class_names,
+            "feature_names": self.feature_names,
+            "origin": dict(self.origin or {}),
+        }
+        with atomic_write(path, RunError) as temporary:
+            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.params.items()}
+            save_file(tensors, temporary, metadata={"fedgkd": json.dumps(description)})
+
+    @classmethod
+    def load(cls, path: Path) -> PersonalModel:
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                params = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            description = json.loads(metadata["fedgkd"])
+            network = Network(**description["network"])
+        except OSError as error:
+            raise RunError(f"cannot read the model {path}: {error.strerror or error}") from error
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
+        expected = {name: (1, *parameter.shape) for name, parameter in network.parameters.items()}
+        if {name: tuple(tensor.shape) for name, tensor in params.items()} != expected:
+            raise RunError(f"{path}: the tensors do not fit the network that the file describes")
+        return cls(
+            network,
+            params,
+            _names(description["class_names"]),
+            _names(description["feature_names"]),
+            description["origin"],
+        )
+
+    @torch.no_grad()
+    def probabilities(self, graph: Graph) -> NDArray[np.float32]:
+        """Class probabilities of every node, ``(nodes, classes)``.
+
+        Raises:
+            DataError: If the graph's features are not those that the model was trained on.
+        """
+        self._check(graph)
+        batch = GraphBatch([graph])
+        logits = self.network(self.params, batch.features, batch.structure)
+        result: NDArray[np.float32] = logits[0].softmax(dim=-1).numpy()
+        return result
+
+    def _check(self, graph: Graph) -> None:
+        if graph.num_features != self.network.num_features:
+            raise DataError(
+                f"{graph.name} has {graph.num_features} feature columns, "
+                f"but the model was trained on {self.network.num_features}"
+            )
+        if self.feature_names and graph.feature_names and self.feature_names != graph.feature_names:
+            pairs = zip(graph.feature_names, self.feature_names, strict=True)
+            column, (theirs, ours) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+            raise DataError(
+                f"{graph.name}: feature column {column} is '{theirs}', but the model was trained on '{ours}'"
+            )
+
+
+def _names(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

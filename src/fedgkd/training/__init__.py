@@ -1,0 +1,7 @@
+"""The one local training loop and the one evaluation."""
+
+from fedgkd.training.evaluation import evaluate
+from fedgkd.training.local import TrainingSettings, local_round
+from fedgkd.training.optimiser import Adam
+
+__all__ = ["Adam", "TrainingSettings", "evaluate", "local_round"]

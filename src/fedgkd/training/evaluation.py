@@ -1,0 +1,37 @@
+"""Accuracy and macro-F1 of every client's model on its own splits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedgkd.clients import ClientBatch, GraphBatch, Tensors
+from fedgkd.models import Network
+
+SPLITS = ("train", "val", "test")
+
+
+@torch.no_grad()
+def evaluate(clients: ClientBatch, network: Network, params: Tensors) -> Tensors:
+    """``accuracy`` and ``macro_f1``, each ``(clients, splits)``; NaN where a client has no node in a split."""
+    with clients.timed("evaluation"):
+        graph = clients.graph
+        predicted = network(params, graph.features, graph.structure).argmax(dim=-1)
+        return scores(confusion(graph, predicted))
+
+
+def confusion(graph: GraphBatch, predicted: Tensor) -> Tensor:
+    """Counts ``(clients, splits, true class, predicted class)``."""
+    clients, splits, classes = graph.num_clients, len(SPLITS), graph.num_classes
+    client, split, node = graph.splits.nonzero(as_tuple=True)
+    cell = (client * splits + split) * classes + graph.y[client, node]
+    flat = torch.bincount(cell * classes + predicted[client, node], minlength=clients * splits * classes**2)
+    return flat.view(clients, splits, classes, classes).double()
+
+
+def scores(counts: Tensor) -> Tensors:
+    hits = counts.diagonal(dim1=-2, dim2=-1)
+    seen = counts.sum(-1) + counts.sum(-2)
+    # Classes that are neither present nor predicted in a split do not count, as in scikit-learn.
+    f1 = torch.where(seen > 0, 2 * hits / seen, torch.nan).nanmean(-1)
+    return {"accuracy": hits.sum(-1) / counts.sum((-2, -1)), "macro_f1": f1}

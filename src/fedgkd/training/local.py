@@ -1,0 +1,127 @@
+"""What a client does with a model that it receives: score it, train it on its own graph, score it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.models import Dropout, Network
+from fedgkd.settings import check, setting
+from fedgkd.training.evaluation import evaluate
+from fedgkd.training.optimiser import Adam
+
+MODEL = "model."
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of local training that every algorithm has."""
+
+    local_epochs: int = setting(3, "full-batch epochs that a client trains in a round (E)", low=1)
+    lr: float = setting(0.01, "learning rate of Adam", low=0, open_low=True)
+    weight_decay: float = setting(1e-6, "L2 weight decay of Adam", low=0)
+    dropout: float = setting(0.5, "share of hidden activations dropped in training", low=0, high=0.99)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def start_clients(clients: ClientBatch, network: Network) -> None:
+    """The common initial model and an optimiser that has not stepped yet."""
+    start = network.initial(clients.seed, len(clients), clients.device)
+    clients.state.update({MODEL + name: tensor for name, tensor in start.items()})
+    clients.state.update(Adam(lr=1.0, weight_decay=0.0).start(start))
+
+
+def personal_model(clients: ClientBatch) -> Tensors:
+    """The weights that each client has now."""
+    return {name.removeprefix(MODEL): t for name, t in clients.state.items() if name.startswith(MODEL)}
+
+
+def local_round(
+    clients: ClientBatch,
+    download: Tensors,
+    network: Network,
+    settings: TrainingSettings,
+    shares: Callable[[str], bool],
+    proximal: float = 0.0,
+) -> Tensors:
+    r"""Take over the weights received, train, and return what leaves the client.
+
+    Args:
+        download: Weights from the server; parameters that it does not hold stay as the client has them.
+        shares: Whether a parameter of that name is uploaded.
+        proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½).
+
+    Returns:
+        The shared parameters and the client's counts and metrics.
+    """
+    params = personal_model(clients)
+    received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
+    for name in params.keys() & download.keys():
+        params[name].copy_(download[name])
+    report = _named("received", evaluate(clients, network, received))
+    with clients.timed("training"):
+        losses = _train(clients, params, received, network, settings, proximal)
+        report["loss"] = _recover(clients, params, received, losses)
+    report |= _named("trained", evaluate(clients, network, params))
+    report["nodes"] = clients.graph.splits.sum(-1).double()
+    clients.received = received
+    return {name: tensor for name, tensor in params.items() if shares(name)} | report
+
+
+def _train(
+    clients: ClientBatch, params: Tensors, anchor: Tensors, network: Network, settings: TrainingSettings, pull: float
+) -> Tensor:
+    """Train in place; the loss per client is that of the last epoch, before its step."""
+    optimiser = Adam(settings.lr, settings.weight_decay)
+    dropout = Dropout(clients, settings.dropout)
+    leaves = {name: tensor.requires_grad_() for name, tensor in params.items()}
+    losses = torch.empty(0)
+    for _ in range(settings.local_epochs):
+        losses = training_loss(clients, network, leaves, dropout)
+        grads = dict(zip(leaves, torch.autograd.grad(losses.sum(), list(leaves.values())), strict=True))
+        with torch.no_grad():
+            if pull:
+                for name, grad in grads.items():
+                    grad.add_(params[name] - anchor[name], alpha=2 * pull)
+            optimiser.step(params, grads, clients.state)
+    for tensor in params.values():
+        tensor.requires_grad_(False)
+    return losses.detach()
+
+
+def training_loss(
+    clients: ClientBatch, network: Network, params: Tensors, dropout: Callable[[Tensor], Tensor] | None
+) -> Tensor:
+    """Mean cross-entropy over each client's training nodes: ``(clients,)``."""
+    graph = clients.graph
+    logits = network(params, graph.features, graph.structure, dropout).flatten(0, 1)
+    nodes, owner = graph.train_nodes
+    each = cross_entropy(logits[nodes], graph.y.flatten()[nodes], reduction="none")
+    total = each.new_zeros(len(clients)).index_add(0, owner, each)
+    return total / torch.bincount(owner, minlength=len(clients))
+
+
+def _recover(clients: ClientBatch, params: Tensors, received: Tensors, losses: Tensor) -> Tensor:
+    """A client whose weights are no longer finite goes back to what it received, with a fresh optimiser.
+
+    Returns the losses, NaN for such a client, by which the server knows to keep it out.
+    """
+    # A sum is finite only if every entry is, and far cheaper than looking at each.
+    sums = torch.stack([tensor.flatten(1).sum(1) for tensor in params.values()])
+    lost = ~(sums.isfinite().all(0) & losses.isfinite())
+    if lost.any():
+        for name, tensor in params.items():
+            tensor[lost] = received[name][lost]
+        Adam.reset(clients.state, lost)
+    return losses.masked_fill(lost, torch.nan)
+
+
+def _named(prefix: str, tensors: Tensors) -> Tensors:
+    return {f"{prefix}_{name}": tensor for name, tensor in tensors.items()}
