@@ -2,8 +2,8 @@
 
 Each round a client trains, then distils its task into a tiny synthetic graph against its current model. The server
 relates the clients by the distilled task features (R), turns the relation into a kernel that sees the whole
-collaboration network (S), and gives every client its own mixture of all models (Q). What the paper leaves open, and what
-we do there, is in docs/algorithms/fedgkd.md.
+collaboration network (S), and gives every client its own mixture of all models (Q). What the paper leaves open, and
+what we do there, is in docs/algorithms/fedgkd.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The verbs people type.
 
-This package is imported for every ``fedgkd --help``, so nothing here imports numpy, scipy or torch at the top: a command
+All of this package is imported for ``fedgkd --help``, so no module imports numpy, scipy or torch at its top: a command
 imports what it needs when it runs.
 """
 
@@ -11,8 +11,11 @@ from typing import Annotated
 import typer
 
 from fedgkd._version import __version__
-from fedgkd.cli import data, partition
+from fedgkd.cli import data
 from fedgkd.cli.console import ErrorsInOneSentence
+from fedgkd.cli.options import Command
+from fedgkd.cli.partition import partition
+from fedgkd.cli.run import predict, resume, run
 
 app = typer.Typer(
     name="fedgkd",
@@ -22,7 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app)
-partition.register(app)
+for verb in (run, resume, predict, partition):
+    app.command(cls=Command)(verb)
 
 
 def _print_version(wanted: bool) -> None:

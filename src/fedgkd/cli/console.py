@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -20,7 +21,8 @@ from fedgkd.errors import FedGKDError
 
 NOTHING = "–"
 
-out = Console(highlight=False, markup=False)
+# A pipe or a file has no width of its own: a table there is as wide as it needs to be.
+out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True, highlight=False, markup=False)
 
 
@@ -43,13 +45,8 @@ def print_error(message: str) -> None:
 
 
 def new_table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-
-
-def print_table(table: Table) -> None:
-    """Print as wide as the terminal allows; into a pipe or file, as wide as the table is."""
-    width = None if out.is_terminal else max(out.width, out.measure(table).maximum)
-    out.print(table, width=width, crop=False)
+    look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "show_edge": False}
+    return Table(title=f"\n{title}", title_justify="left", title_style="bold", **look)
 
 
 def print_json(value: Any) -> None:
@@ -59,7 +56,7 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """Show on a terminal what is being done, for as long as it takes."""
+    """Show on a terminal what is being done, for as long as it takes (not around downloads: they show their own)."""
     if err.is_terminal:
         with err.status(message):
             yield
@@ -68,7 +65,8 @@ def working(message: str) -> Iterator[None]:
 
 
 def count(value: float) -> str:
-    return _or_nothing(value, f"{value:,.0f}")
+    """A whole number as it is, a mean with one decimal."""
+    return f"{value:,}" if isinstance(value, int) else _or_nothing(value, f"{value:,.1f}")
 
 
 def decimal(value: float) -> str:
@@ -76,11 +74,11 @@ def decimal(value: float) -> str:
 
 
 def share(value: float) -> str:
-    return _or_nothing(value, f"{value:.1%}".replace("%", " %"))
+    return _or_nothing(value, f"{value:.1%}")
 
 
 def difference(percent: float) -> str:
-    return _or_nothing(percent, f"{percent:+.1f} %")
+    return _or_nothing(percent, "0.0%" if abs(percent) < 0.05 else f"{percent:+.1f}%")
 
 
 def _or_nothing(value: float, text: str) -> str:

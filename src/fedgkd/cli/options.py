@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from fedgkd.errors import SettingError
 
 
 class Command(TyperCommand):
@@ -40,6 +42,26 @@ def repeat_flags(args: list[str], flags: Collection[str]) -> Iterator[str]:
             yield arg
 
 
+def synthetic_options(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """``["num_nodes=500", "homophily=0.5"]`` as arguments of the synthetic graph, each of the type that it takes."""
+    from inspect import signature
+
+    from fedgkd.data.synthetic import synthetic_graph
+
+    known = {name: type(parameter.default) for name, parameter in signature(synthetic_graph).parameters.items()}
+    options: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingError(f"--synthetic takes KEY=VALUE, not '{pair}'")
+        try:
+            options[name] = known.get(name, str)(value)
+        except ValueError as problem:
+            kind = "whole number" if known[name] is int else "number"
+            raise SettingError(f"--synthetic {pair}: '{value}' is not a {kind}") from problem
+    return options
+
+
 def complete_dataset(incomplete: str) -> list[str]:
     from fedgkd.data.datasets import DATASETS
 
@@ -61,6 +83,10 @@ DataDir = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Decides the split and the partition.")]
 Label = Annotated[str, typer.Option(help="Label column of nodes.csv: its name, or its number counted from 1.")]
+Synthetic = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE...", help="Sizes of the dataset 'synthetic', as num_nodes=5000 homophily=0.5."),
+]
 GraphName = Annotated[
     str,
     typer.Argument(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 def csr_tensor(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
     """A torch CSR tensor; 32-bit indices, since the CPU kernels convert anything else at every call."""
+    matrix.sort_indices()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(

@@ -8,10 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgkd.clients.blocks import BlockMatrix
@@ -65,7 +67,7 @@ class SparseStructure(Structure):
         u, v = self._edges
         scores = torch.nn.functional.leaky_relu(source.reshape(-1, heads)[u] + target.reshape(-1, heads)[v], slope)
         largest = scores.new_full((clients * nodes, heads), -torch.inf)
-        largest = largest.index_reduce(0, v, scores.detach(), "amax")
+        largest = largest.scatter_reduce(0, v.unsqueeze(1).expand_as(scores), scores.detach(), "amax")
         weights = (scores - largest[v]).exp()
         norm = weights.new_zeros(clients * nodes, heads).index_add(0, v, weights)
         messages = h.reshape(-1, heads, channels)[u] * (weights / norm[v]).unsqueeze(-1)
@@ -145,5 +147,6 @@ def _with_self_loops(adjacency: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(adjacency - sp.diags_array(adjacency.diagonal()) + loops)
 
 
-def _inverse(values: np.ndarray) -> np.ndarray:
-    return np.divide(1.0, values, out=np.zeros_like(values, dtype=np.float32), where=values > 0)
+def _inverse(values: NDArray[Any]) -> NDArray[np.float32]:
+    inverse = np.zeros(len(values), np.float32)
+    return np.divide(1.0, values, out=inverse, where=values > 0)

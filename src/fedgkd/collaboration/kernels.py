@@ -24,7 +24,7 @@ def kernel_matrix(
             ``effective_resistance`` :math:`1 / (1 + \Omega)` in the network with edge weights :math:`\max(r_{ij}, 0)`.
         tau: Temperature of the exponential.
         identity_term: Whether the exponential's series starts at κ = 0; off, the result is :math:`e^{\tau R} - I`.
-        normalise: Divide :math:`s_{ij}` by :math:`\sqrt{s_{ii} s_{jj}}`, which keeps the scale as clients grow in number.
+        normalise: Divide :math:`s_{ij}` by :math:`\sqrt{s_{ii} s_{jj}}`, so that the scale does not grow with n.
     """
     relation = relation.double()
     if kernel == "exponential":
@@ -56,10 +56,11 @@ def effective_resistance(relation: Tensor) -> Tensor:
     null = values <= values.amax().clamp(min=1.0) * len(values) * torch.finfo(values.dtype).eps
     inverse = (vectors * torch.where(null, 0.0, 1.0 / values.masked_fill(null, 1.0))) @ vectors.T
     diagonal = inverse.diagonal()
-    resistance = (diagonal[:, None] + diagonal[None, :] - 2 * inverse).clamp(min=0.0).fill_diagonal_(0.0)
+    resistance: Tensor = (diagonal[:, None] + diagonal[None, :] - 2 * inverse).clamp(min=0.0).fill_diagonal_(0.0)
     # The null space is spanned by the components' indicators: its projector is zero exactly between components.
     connected = (vectors[:, null] @ vectors[:, null].T).abs() > 1e-9
-    return resistance.masked_fill(~connected, torch.inf)
+    resistance[~connected] = torch.inf
+    return resistance
 
 
 def _exponential(relation: Tensor, tau: float, identity_term: bool) -> Tensor:
@@ -69,7 +70,7 @@ def _exponential(relation: Tensor, tau: float, identity_term: bool) -> Tensor:
     grown = (values - surplus).exp()
     if not identity_term:
         grown = grown - (-surplus).exp()
-    similarity = (vectors * grown) @ vectors.T
+    similarity: Tensor = (vectors * grown) @ vectors.T
     return (similarity + similarity.T) / 2
 
 

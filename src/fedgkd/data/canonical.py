@@ -80,7 +80,7 @@ class _Structure:
         return colours
 
     def separate_twins(self, colours: Colours) -> Colours:
-        """Number nodes of one colour, class and neighbourhood; any order will do, since exchanging them changes nothing."""
+        """Number the nodes of one colour, class and neighbourhood; any order will do, for they are interchangeable."""
         identity = _mix(np.arange(len(colours), dtype=np.uint64))
         around = _segment_sums(identity[self.neighbours], self.neighbour_starts)
         for neighbourhood in (around, around + identity):
@@ -116,7 +116,8 @@ def _starts(groups: Indices, count: int) -> Indices:
 def _segment_sums(values: Colours, starts: NDArray[np.integer]) -> Colours:
     """Sum of ``values[starts[k]:starts[k + 1]]`` for every ``k``; exact, since the sums wrap around."""
     totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
-    return np.diff(totals[starts])
+    sums: Colours = np.diff(totals[starts])
+    return sums
 
 
 def _rank_among_equals(values: Colours) -> Colours:

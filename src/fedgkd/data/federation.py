@@ -46,8 +46,10 @@ class Federation:
             if graph.masks is None:
                 raise DataError(f"{name}: the graph has no train/val/test split")
             if not graph.masks[0].any():
-                raise DataError(f"{name}: no training node among its {graph.num_nodes} nodes; "
-                                "use fewer clients or a larger training ratio")
+                raise DataError(
+                    f"{name}: no training node among its {graph.num_nodes} nodes; "
+                    "use fewer clients or a larger training ratio"
+                )
 
     @property
     def num_clients(self) -> int:
@@ -80,16 +82,22 @@ def check_clients_agree(graphs: Sequence[Graph], names: Sequence[str]) -> None:
     first, first_name = graphs[0], names[0]
     for graph, name in zip(graphs[1:], names[1:], strict=True):
         if graph.num_features != first.num_features:
-            raise DataError(f"{name} has {graph.num_features} feature columns, "
-                            f"but {first_name} has {first.num_features}; all clients need the same columns")
+            raise DataError(
+                f"{name} has {graph.num_features} feature columns, "
+                f"but {first_name} has {first.num_features}; all clients need the same columns"
+            )
         if graph.feature_names is not None and first.feature_names is not None:
             for column, (theirs, ours) in enumerate(zip(graph.feature_names, first.feature_names, strict=True)):
                 if theirs != ours:
-                    raise DataError(f"{name}: feature column {column} is '{theirs}', "
-                                    f"but '{ours}' at {first_name}; all clients need the same columns in one order")
+                    raise DataError(
+                        f"{name}: feature column {column} is '{theirs}', "
+                        f"but '{ours}' at {first_name}; all clients need the same columns in one order"
+                    )
         if graph.num_classes != first.num_classes:
             raise DataError(f"{name} has {graph.num_classes} classes, but {first_name} has {first.num_classes}")
         if graph.class_names is not None and first.class_names is not None and graph.class_names != first.class_names:
             odd = next(a for a, b in zip(graph.class_names, first.class_names, strict=True) if a != b)
-            raise DataError(f"{name}: class '{odd}' does not stand at the same place at {first_name}; "
-                            "all clients need the same classes in one order")
+            raise DataError(
+                f"{name}: class '{odd}' does not stand at the same place at {first_name}; "
+                "all clients need the same classes in one order"
+            )

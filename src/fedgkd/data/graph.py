@@ -161,8 +161,10 @@ class Graph:
         if self.edge_index.ndim != 2 or self.edge_index.shape[0] != 2:
             raise DataError(f"{self.name}: edge_index must have shape (2, edges), not {self.edge_index.shape}")
         if self.y.shape != (self.num_nodes,):
-            raise DataError(f"{self.name}: y must have one label for each of the {self.num_nodes} nodes, "
-                            f"but its shape is {self.y.shape}")
+            raise DataError(
+                f"{self.name}: y must have one label for each of the {self.num_nodes} nodes, "
+                f"but its shape is {self.y.shape}"
+            )
         for field, names, size in (
             ("feature_names", self.feature_names, self.num_features),
             ("class_names", self.class_names, self.num_classes),
@@ -181,14 +183,18 @@ class Graph:
         bad = (self.y < UNLABELLED) | (self.y >= self.num_classes)
         if bad.any():
             node = int(bad.argmax())
-            raise DataError(f"{self.name}: node {node} has label {self.y[node]}, "
-                            f"outside the {self.num_classes} classes 0..{self.num_classes - 1}")
+            raise DataError(
+                f"{self.name}: node {node} has label {self.y[node]}, "
+                f"outside the {self.num_classes} classes 0..{self.num_classes - 1}"
+            )
         bad_edges = ((self.edge_index < 0) | (self.edge_index >= self.num_nodes)).any(axis=0)
         if bad_edges.any():
             edge = int(bad_edges.argmax())
             source, target = self.edge_index[:, edge]
-            raise DataError(f"{self.name}: edge {edge} ({source} → {target}) names a node that does not exist; "
-                            f"the graph has nodes 0..{self.num_nodes - 1}")
+            raise DataError(
+                f"{self.name}: edge {edge} ({source} → {target}) names a node that does not exist; "
+                f"the graph has nodes 0..{self.num_nodes - 1}"
+            )
 
     def _first_bad_feature(self) -> tuple[int, int]:
         if isinstance(self.x, sp.csr_array):
@@ -208,8 +214,9 @@ class Graph:
         for field, mask in given.items():
             as_bool = np.asarray(mask)
             if as_bool.dtype != np.bool_ or as_bool.shape != (self.num_nodes,):
-                raise DataError(f"{self.name}: {field} must hold one true/false value for each of the "
-                                f"{self.num_nodes} nodes")
+                raise DataError(
+                    f"{self.name}: {field} must hold one true/false value for each of the {self.num_nodes} nodes"
+                )
             object.__setattr__(self, field, as_bool)
         assert self.masks is not None
         train, val, test = self.masks
@@ -234,15 +241,21 @@ def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
+def _as_csr(x: Any) -> sp.csr_array:
+    matrix: sp.csr_array = sp.csr_array(x).astype(np.float32)
+    matrix.sum_duplicates()
+    return matrix
+
+
 def _as_features(x: Any, name: str) -> Features:
     if sp.issparse(x):
-        matrix = sp.csr_array(x, dtype=np.float32)
-        matrix.sum_duplicates()
-        return matrix
+        return _as_csr(x)
     dense = np.asarray(x)
     if dense.ndim != 2 or not (np.issubdtype(dense.dtype, np.number) or dense.dtype == np.bool_):
-        raise DataError(f"{name}: x must be a table of numbers (nodes × features), "
-                        f"not an array of shape {dense.shape} and type {dense.dtype}")
+        raise DataError(
+            f"{name}: x must be a table of numbers (nodes × features), "
+            f"not an array of shape {dense.shape} and type {dense.dtype}"
+        )
     return np.ascontiguousarray(dense, dtype=np.float32)
 
 

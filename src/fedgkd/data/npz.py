@@ -159,16 +159,18 @@ class _Arrays:
 @contextmanager
 def _open(path: Path) -> Iterator[_Arrays]:
     try:
-        opened = np.load(path, allow_pickle=False)
+        stream = path.open("rb")
     except FileNotFoundError as problem:
         raise DataError(f"{path}: no such file") from problem
     except OSError as problem:
         raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
-    except _UNREADABLE as problem:
-        raise DataError(f"{path}: not a readable .npz file (broken, truncated or of another kind)") from problem
-    if not isinstance(opened, np.lib.npyio.NpzFile):
-        raise DataError(f"{path}: holds a single array, not the named arrays of an .npz file")
-    with opened:
+    with stream:  # opened here, since np.load leaves a broken file open
+        try:
+            opened = np.load(stream, allow_pickle=False)
+        except _UNREADABLE as problem:
+            raise DataError(f"{path}: not a readable .npz file (broken, truncated or of another kind)") from problem
+        if not isinstance(opened, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: holds a single array, not the named arrays of an .npz file")
         yield _Arrays(path, opened)
 
 

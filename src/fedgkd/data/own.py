@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,21 @@ MANIFEST = "manifest.json"
 OWN_GRAPHS = "own-graphs"
 
 
-def open_graph(name: str, data_dir: Path | None = None, *, label: str | int = "label") -> Graph:
-    """The dataset called ``name``, or the graph in the file or folder of that name."""
+def open_graph(
+    name: str, data_dir: Path | None = None, *, label: str | int = "label", **synthetic_options: Any
+) -> Graph:
+    """The dataset called ``name``, or the graph in the file or folder of that name.
+
+    ``data_dir`` and ``synthetic_options`` are those of :func:`~fedgkd.data.datasets.load_dataset`, ``label`` is that of
+    :func:`read_graph`.
+    """
     if name in DATASETS:
-        return load_dataset(name, data_dir)
+        return load_dataset(name, data_dir, **synthetic_options)
     path = Path(name)
     if not path.exists():
         raise DataError(f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor a file or folder")
-    return read_graph(path, label=label)
+    graph = read_graph(path, label=label)
+    return replace(graph, name=path.resolve().name if path.is_dir() else path.stem)
 
 
 def read_graph(
@@ -59,6 +67,11 @@ def read_graph(
         tables = read_tables(path, label=label, labels_required=labels_required)
         return tables.to_graph(class_names, num_classes)
     return load_graph(path, labels_required=labels_required, num_classes=num_classes)
+
+
+def holds_clients(name: str) -> bool:
+    """Whether ``name`` is a folder that :func:`read_federation` reads, rather than a dataset or a single graph."""
+    return name not in DATASETS and Path(name).is_dir() and not (Path(name) / NODES).exists()
 
 
 def read_federation(

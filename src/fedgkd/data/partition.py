@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
-from fedgkd.data.seeds import generator
 from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
 from fedgkd.errors import SettingError
+from fedgkd.randomness import stream
 
 Nodes = NDArray[np.int64]
 
@@ -70,16 +70,16 @@ def partition(
 
 
 def _non_overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
-    return _metis(adjacency, clients, generator(seed, "metis"))
+    return _metis(adjacency, clients, stream(seed, "metis"))
 
 
 def _overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
     if clients % DRAWS_PER_PART:
         raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
-    draw = generator(seed, "overlap")
+    draw = stream(seed, "overlap")
     return [
         draw.choice(part, max(1, len(part) // 2), replace=False)
-        for part in _metis(adjacency, clients // DRAWS_PER_PART, generator(seed, "metis"))
+        for part in _metis(adjacency, clients // DRAWS_PER_PART, stream(seed, "metis"))
         for _ in range(DRAWS_PER_PART)
     ]
 
@@ -87,7 +87,7 @@ def _overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes
 def _louvain(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
     import networkx as nx
 
-    random = generator(seed, "louvain")
+    random = stream(seed, "louvain")
     graph = nx.from_scipy_sparse_array(adjacency)
     found = nx.community.louvain_communities(graph, seed=int(random.integers(2**31)))
     communities = [np.array(sorted(community), np.int64) for community in found]

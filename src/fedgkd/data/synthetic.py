@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from inspect import signature
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +37,7 @@ def synthetic_graph(
         average_degree: Mean number of neighbours of a node.
         homophily: Share of the edges that join nodes of one class; met to one edge.
         label_skew: Share of a community that has its leading class, the rest being of any class: at 0 all communities
-            are alike, at 1 each is of one class.
+            are alike, at 1 each is of one class (and edges between classes cannot but leave it).
         seed: Decides everything random.
         num_communities: Communities to make.
         locality: Share of the edges that stay inside a community, where it has suitable ends for them.
@@ -42,8 +46,12 @@ def synthetic_graph(
     Raises:
         SettingError: If a number is out of range, or so many edges cannot be placed.
     """
-    _check_settings(num_nodes, num_classes, num_features, average_degree, num_communities)
-    _check_shares(homophily=homophily, label_skew=label_skew, locality=locality)
+    _check_at_least(2, num_classes=num_classes)
+    _check_at_least(1, num_features=num_features, num_communities=num_communities)
+    _check_at_least(max(num_classes, num_communities), num_nodes=num_nodes)
+    _check_at_least(0, seed=seed, feature_signal=feature_signal)
+    _check_between(0, 1, homophily=homophily, label_skew=label_skew, locality=locality)
+    _check_between(0, num_nodes - 1, average_degree=average_degree)
     rng = np.random.default_rng(seed)
     community = rng.permutation(num_nodes) % num_communities
     leading = community % num_classes
@@ -125,20 +133,28 @@ def _ranges(groups: Indices) -> tuple[Indices, Indices]:
     return starts[groups], sizes[groups]
 
 
-def _check_settings(num_nodes: int, num_classes: int, num_features: int, degree: float, num_communities: int) -> None:
-    for name, value, least in (
-        ("num_classes", num_classes, 2),
-        ("num_features", num_features, 1),
-        ("num_communities", num_communities, 1),
-        ("num_nodes", num_nodes, max(num_classes, num_communities)),
-    ):
-        if value < least:
-            raise SettingError(f"{name} must be at least {least}, not {value}")
-    if not 0 <= degree <= num_nodes - 1:
-        raise SettingError(f"average_degree must lie between 0 and num_nodes - 1 = {num_nodes - 1}, not {degree}")
+def _check_at_least(least: float, **settings: float) -> None:
+    _check_between(least, float("inf"), **settings)
 
 
-def _check_shares(**shares: float) -> None:
-    for name, value in shares.items():
-        if not 0 <= value <= 1:
-            raise SettingError(f"{name} must lie between 0 and 1, not {value}")
+def _check_between(least: float, most: float, **settings: float) -> None:
+    for name, value in settings.items():
+        if not least <= value <= most:
+            limits = f"at least {least}" if most == float("inf") else f"between {least} and {most}"
+            raise SettingError(f"{name} must be {limits}, not {value}")
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
+    """``["num_nodes=500", "homophily=0.5"]`` as arguments of :func:`synthetic_graph`, each of the type that it takes."""
+    known = {name: type(parameter.default) for name, parameter in signature(synthetic_graph).parameters.items()}
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingError(f"options of the synthetic graph are KEY=VALUE, not '{pair}'")
+        try:
+            options[name] = known.get(name, str)(value)
+        except ValueError as problem:
+            kind = "whole number" if known[name] is int else "number"
+            raise SettingError(f"synthetic option {pair}: '{value}' is not a {kind}") from problem
+    return options

@@ -33,7 +33,7 @@ class DistillationSettings(TrainingSettings):
     tau_g: float = setting(1.0, "temperature of the sampled edges (τ_g)", low=0, open_low=True)
     x0_scale: float | None = setting(
         None,
-        "standard deviation of the synthetic start X0; none: 0.1/√features; the paper says 1",
+        "standard deviation of the synthetic start X0; none: 0.1/√features, near real rows; the paper says 1",
         low=0,
         open_low=True,
     )

@@ -1,8 +1,8 @@
 """Static distillation: once before training, by one-step gradient matching on the client's real graph.
 
 Jin et al., "Condensing graphs via one-step gradient matching", KDD 2022: over fresh random models, the gradient of the
-loss on the synthetic graph is brought close to that on the real graph. Labels stay as they start. Task features are then
-taken with the common initial model, so that they never change.
+loss on the synthetic graph is brought close to that on the real graph. Labels stay as they start. Task features are
+then taken with the common initial model, so that they never change.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
+from fedgkd.engines.memory import reuse_freed_memory
 
 Task = Callable[[ClientBatch, Tensors], Tensors]
 
@@ -27,6 +28,7 @@ class InProcessEngine:
     """
 
     def __init__(self, graphs: Sequence[Graph], seed: int, device: torch.device | str = "cpu") -> None:
+        reuse_freed_memory()
         self.num_clients = len(graphs)
         self.batches = [
             ClientBatch(ids, [graphs[i] for i in ids], seed, device)

@@ -1,8 +1,8 @@
 """Checkpoints that cost next to nothing and survive a kill at any moment.
 
-Two slots are overwritten in turn, so the previous checkpoint stays whole while the next one is written. Overwriting pages
-that a file already has is several times cheaper than writing a new file. A slot counts only together with its small
-description, which is put in place last and holds a checksum of the tensors.
+Two slots are overwritten in turn, so the previous checkpoint stays whole while the next one is written. Overwriting
+pages that a file already has is several times cheaper than writing a new file. A slot counts only together with its
+small description, which is put in place last and holds a checksum of the tensors.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def write_safetensors(path: Path, tensors: Tensors) -> int:
     try:
         position = _write_at(handle, len(text).to_bytes(8, "little") + text, 0)
         for array in arrays.values():
-            position = _write_at(handle, memoryview(array.reshape(-1).view(np.uint8)), position)
+            position = _write_at(handle, array.reshape(-1).view(np.uint8).data, position)
         os.ftruncate(handle, position)
     finally:
         os.close(handle)

@@ -14,11 +14,11 @@ import tomli_w
 
 from fedgkd.algorithms import ALGORITHMS, Algorithm
 from fedgkd.data.datasets import DATASETS
+from fedgkd.data.partition import SETTINGS as PARTITIONS
+from fedgkd.data.synthetic import parse_options
 from fedgkd.errors import SettingError
 from fedgkd.models import BACKBONES, Network
 from fedgkd.settings import check, setting, suggest
-
-PARTITIONS = ("non-overlapping", "overlapping", "louvain")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class RunSettings:
     algorithm: str = setting("fedgkd", f"one of {', '.join(ALGORITHMS)}, or module:Class of your own")
     dataset: str = setting("cora", f"one of {', '.join(DATASETS)}, or a path to your own graph")
     graphs: str | None = setting(None, "folder with one graph per client, used instead of dataset and partition")
+    label: str = setting("label", "label column of own nodes.csv files: its name or number")
+    synthetic: str = setting("", "sizes of the dataset 'synthetic', as \"num_nodes=5000 homophily=0.5\"")
     clients: int = setting(10, "number of clients", low=1)
-    partition: str = setting("non-overlapping", "how the graph is cut into clients", choices=PARTITIONS)
+    partition: str = setting("non-overlapping", "how the graph is cut into clients", choices=tuple(PARTITIONS))
     train_ratio: float = setting(0.30, "share of nodes to train on", low=0, high=1, open_low=True)
     val_ratio: float = setting(0.35, "share of nodes to select by", low=0, high=1)
     test_ratio: float = setting(0.35, "share of nodes to test on", low=0, high=1)
@@ -60,6 +62,10 @@ class RunSettings:
     def ratios(self) -> tuple[float, float, float]:
         return self.train_ratio, self.val_ratio, self.test_ratio
 
+    @property
+    def synthetic_options(self) -> dict[str, Any]:
+        return parse_options(self.synthetic.split())
+
 
 @dataclass(frozen=True)
 class Config:
@@ -85,7 +91,7 @@ class Config:
         yield from dataclasses.fields(self.method)
 
     def to_toml(self) -> str:
-        """Complete: the run can be repeated from it. A setting that is none is left out, since TOML has no word for it."""
+        """Complete: the run can be repeated from it. What is none stands as a comment: TOML has no word for it."""
         lines = []
         values = self.values()
         for entry in self.fields():

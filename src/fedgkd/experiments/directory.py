@@ -103,7 +103,7 @@ class RunDirectory:
         """Write the relations and, last of all, the result: its presence means that the run is whole."""
         log = np.fromfile(self._relations_log, np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
         with atomic_write(self.relations_file, RunError) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **{name: log[:, k] for k, name in enumerate(MATRICES)})
+            np.savez_compressed(file, R=log[:, 0], S=log[:, 1], Q=log[:, 2])
         atomic_write_text(self.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n", RunError)
         self._relations_log.unlink()
 

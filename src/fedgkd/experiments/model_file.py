@@ -90,9 +90,7 @@ class PersonalModel:
         if self.feature_names and graph.feature_names and self.feature_names != graph.feature_names:
             pairs = zip(graph.feature_names, self.feature_names, strict=True)
             column, (theirs, ours) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
-            raise DataError(
-                f"{graph.name}: feature column {column} is '{theirs}', but the model was trained on '{ours}'"
-            )
+            raise DataError(f"{graph.name}: feature column {column} is '{theirs}', but the model knows it as '{ours}'")
 
 
 def _names(values: list[str] | None) -> tuple[str, ...] | None:

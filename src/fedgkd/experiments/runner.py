@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -260,6 +259,7 @@ class Run:
         return {
             "round": self.round,
             "partition_hash": self.federation.partition_hash,
+            "config": self.config.values(),
             "best": asdict(self.best),
             "best_received": asdict(self.best_received),
             "best_serial": self.best_serial,
@@ -270,6 +270,14 @@ class Run:
     def restore(self, stored: Stored, kept: Tensors) -> None:
         """Take up the state of a checkpoint."""
         facts = stored.facts
+        now = self.config.values()
+        changed = sorted(
+            name for name in now.keys() | facts["config"].keys() if now.get(name) != facts["config"].get(name)
+        )
+        if changed:
+            raise RunError(
+                f"config.toml has changed since the checkpoint ({', '.join(changed)}); start a new run instead"
+            )
         if facts["partition_hash"] != self.federation.partition_hash:
             raise RunError("the clients' graphs are not those of the checkpoint; a run resumes only on the same data")
         self.round = facts["round"]
@@ -412,7 +420,9 @@ def _plain(value: Any) -> Any:
     """Arrays as lists, NaN as null: what JSON can hold."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
-    return json.loads(json.dumps(np.where(np.isfinite(value), value, None).tolist()))
+    array = np.asarray(value, dtype=object)
+    array[~np.isfinite(value)] = None
+    return array.tolist()
 
 
 def _arrays(value: Any) -> Any:

@@ -1,0 +1,310 @@
+"""``fedgkd run``, ``resume`` and ``predict``: from a federation to personal models, and what they say of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedgkd.cli import console
+from fedgkd.cli.options import DataDir, Json, Label, Synthetic, complete_dataset, complete_setting
+from fedgkd.errors import DataError, SettingError
+
+if TYPE_CHECKING:
+    from fedgkd.experiments.config import Config
+    from fedgkd.experiments.runner import Events
+
+PLAIN_EVERY = 10
+
+
+def run(
+    algorithm: Annotated[
+        str | None, typer.Option(help="fedgkd (the default), local, fedavg, fedprox, fedper …")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="A dataset (cora by default), or the path of a graph.", autocompletion=complete_dataset),
+    ] = None,
+    graphs: Annotated[str | None, typer.Option(help="Folder with one graph per client, used as it is.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients; 10 by default.")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="non-overlapping (the default), overlapping or louvain.", autocompletion=complete_setting),
+    ] = None,
+    overlapping: Annotated[bool, typer.Option("--overlapping", help="Short for --partition overlapping.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Decides splits, partition, weights and all noise.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")] = None,
+    participation: Annotated[float | None, typer.Option(help="Share of clients that take part in a round.")] = None,
+    dropout_rate: Annotated[float | None, typer.Option(help="Share of those that fail to answer.")] = None,
+    select: Annotated[str | None, typer.Option(help="Model scored and kept: trained, or client (its choice).")] = None,
+    model: Annotated[str | None, typer.Option(help="gcn (the default), sage, gat or gin.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu (the default), cuda or cuda:N.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; all cores by default.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of own nodes.csv files: its name or number.")] = None,
+    synthetic: Synthetic = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; options given here win.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE...", help="Any setting; see --explain.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run; by default a new one under runs/.")] = None,
+    data_dir: DataDir = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print every setting, and do not run.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a federation: every client gets a model of its own."""
+    from fedgkd.experiments.config import make_config, parse_assignments, read_config_file
+
+    if overlapping and partition not in (None, "overlapping"):
+        raise SettingError(f"--overlapping and --partition {partition} exclude each other")
+    options = {
+        "algorithm": algorithm,
+        "dataset": _absolute(dataset),
+        "graphs": _absolute(graphs),
+        "clients": clients,
+        "partition": "overlapping" if overlapping else partition,
+        "seed": seed,
+        "rounds": rounds,
+        "participation": participation,
+        "dropout_rate": dropout_rate,
+        "select": select,
+        "model": model,
+        "device": device,
+        "threads": threads,
+        "label": label,
+        "synthetic": " ".join(synthetic) if synthetic else None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    from_file = {} if config is None else read_config_file(config)
+    settings = make_config((str(config), from_file), ("command line", given), ("--set", parse_assignments(set_ or [])))
+    if explain:
+        _explain(settings, json)
+    else:
+        _start(settings, out, data_dir, json)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.", file_okay=False)],
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Go on with a run that was stopped; the result is the same as if it had not been."""
+    from fedgkd.experiments.directory import RunDirectory
+    from fedgkd.experiments.federations import build_federation
+    from fedgkd.experiments.runner import resume as take_up
+
+    directory = RunDirectory(folder)
+    config = directory.load_config()
+    if directory.result_file.exists():
+        console.err.print(f"{folder} is finished")
+        _show_result(directory.read_result(), folder, json)
+        return
+    with console.working("preparing the federation"):
+        federation = build_federation(config.run, data_dir)
+    with _progress(config, folder) as events:
+        result = take_up(directory, federation, events).execute()
+    _show_result(result, folder, json)
+
+
+def predict(
+    model: Annotated[Path, typer.Option(help="A client's model file.", dir_okay=False)],
+    graph: Annotated[Path, typer.Option(help="The graph: an .npz file or a folder with nodes.csv and edges.csv.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default to the screen.")] = None,
+    label: Label = "label",
+) -> None:
+    """Classify the nodes of a graph with a personal model: class and probabilities per node, as CSV."""
+    from fedgkd.atomic import atomic_write_text
+    from fedgkd.data.own import read_graph
+    from fedgkd.experiments.model_file import PersonalModel
+
+    personal = PersonalModel.load(model)
+    classes = personal.network.num_classes
+    nodes = read_graph(graph, label=label, labels_required=False, class_names=personal.class_names, num_classes=classes)
+    table, accuracy = _predictions(personal, nodes)
+    if out is None:
+        typer.echo(table, nl=False)
+    else:
+        atomic_write_text(out, table, DataError)
+        console.err.print(f"{nodes.num_nodes:,} nodes classified: {out}", soft_wrap=True)
+    if accuracy is not None:
+        console.err.print(f"accuracy on the {int((nodes.y >= 0).sum()):,} nodes with a label: {accuracy:.2%}")
+
+
+def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
+    import csv
+    import io
+
+    probabilities = personal.probabilities(graph)
+    best = probabilities.argmax(axis=1)
+    names = personal.class_names or tuple(str(k) for k in range(personal.network.num_classes))
+    nodes: Sequence[Any] = graph.node_names or range(graph.num_nodes)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["node", "class", *(f"p_{name}" for name in names)])
+    for node, choice, row in zip(nodes, best.tolist(), probabilities, strict=True):
+        writer.writerow([node, names[choice], *(f"{value:.6f}" for value in row)])
+    known = graph.y >= 0
+    return text.getvalue(), float((best == graph.y)[known].mean()) if known.any() else None
+
+
+def _start(config: Config, out: Path | None, data_dir: Path | None, json: bool) -> None:
+    from fedgkd.experiments.directory import RunDirectory, next_free
+    from fedgkd.experiments.federations import build_federation
+    from fedgkd.experiments.runner import Run
+
+    with console.working("preparing the federation"):
+        federation = build_federation(config.run, data_dir)
+    algorithm = config.run.algorithm.rpartition(":")[2].lower()
+    name = f"{federation.dataset}-{federation.num_clients}-{federation.setting}-{algorithm}-seed{config.run.seed}"
+    folder = next_free(Path("runs"), name) if out is None else out
+    run = Run(config, federation, RunDirectory(folder))
+    assert run.directory is not None
+    run.directory.create(config)
+    with _progress(config, folder) as events:
+        run.events = events
+        run.start()
+        result = run.execute()
+    _show_result(result, folder, json)
+
+
+def _absolute(path: str | None) -> str | None:
+    """A path as it is known from anywhere, since a run may be resumed elsewhere; a dataset's name stays."""
+    return str(Path(path).resolve()) if path is not None and Path(path).exists() and _is_path(path) else path
+
+
+def _is_path(name: str) -> bool:
+    from fedgkd.data.datasets import DATASETS
+
+    return name not in DATASETS
+
+
+@contextmanager
+def _progress(config: Config, folder: Path) -> Iterator[Events]:
+    """A live bar on a terminal, plain lines elsewhere; both on stderr. Ctrl-C says how to go on."""
+    from fedgkd.experiments.runner import Events
+
+    def warn(sentence: str) -> None:
+        console.err.print(f"warning: {sentence}", soft_wrap=True)
+
+    try:
+        if console.err.is_terminal:
+            with _bar(config.run.rounds) as advance:
+                yield Events(advance, warn)
+        else:
+            yield Events(_line(config.run.rounds), warn)
+    except KeyboardInterrupt:
+        console.err.print(f"\nstopped; go on with: fedgkd resume {folder}", soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _bar(rounds: int) -> Iterator[Any]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console.err, expand=True) as progress:
+        task = progress.add_task("", total=rounds, facts="")
+        yield lambda record: progress.update(task, completed=record["round"], facts=_facts(record))
+
+
+def _line(rounds: int) -> Any:
+    def print_line(record: dict[str, Any]) -> None:
+        if record["round"] == 1 or record["round"] % PLAIN_EVERY == 0:
+            console.err.print(f"round {record['round']:>{len(str(rounds))}}/{rounds}  {_facts(record)}", soft_wrap=True)
+
+    return print_line
+
+
+def _facts(record: dict[str, Any]) -> str:
+    accuracy = record["selected"]["accuracy"]
+    loss = console.decimal(_number(record["loss"]))
+    return (
+        f"loss {loss}  val {console.share(_number(accuracy['val']))}  test {console.share(_number(accuracy['test']))}"
+    )
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
+    if json:
+        console.print_json(result | {"folder": str(folder)})
+        return
+    title = (
+        f"{result['algorithm']} on {result['dataset']}, {result['clients']} clients, "
+        f"{result['setting']}, seed {result['seed']}"
+    )
+    table = console.new_table(title)
+    table.add_column("")
+    table.add_column("", justify="right")
+    table.add_column("")
+    for name, value, remark in _result_rows(result):
+        table.add_row(name, value, remark)
+    console.out.print(table)
+    console.out.print(f"models, metrics and relations: {folder}", soft_wrap=True)
+
+
+def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    def percent(name: str) -> str:
+        return console.share(_number(result[name]))
+
+    clients = sorted(value for value in result["per_client"] if value is not None)
+    yield "test accuracy", percent("test_accuracy"), f"mean over clients, {result['scored_model']} models"
+    yield "  over nodes", percent("test_accuracy_weighted"), "every client counts by its test nodes"
+    yield (
+        "  received models",
+        percent("test_accuracy_received"),
+        f"before local training, round {result['best_round_received']}",
+    )
+    yield "  last round", percent("test_accuracy_last"), f"round {result['rounds']}"
+    if clients:
+        yield "  worst, best client", f"{console.share(clients[0])}, {console.share(clients[-1])}", ""
+    yield "macro-F1", percent("test_macro_f1"), "mean over clients"
+    yield (
+        "validation accuracy",
+        percent("val_accuracy"),
+        f"best at round {result['best_round']}, which was chosen by it",
+    )
+    rounds = max(1, result["rounds"]) * result["clients"]
+    traffic = f"{result['bytes_up'] / rounds / 1e6:.2f} MB, {result['bytes_down'] / rounds / 1e6:.2f} MB"
+    yield "sent up, down", traffic, "per client and round"
+    yield "time", f"{result['seconds']:.1f} s", ""
+
+
+def _explain(config: Config, json: bool) -> None:
+    from fedgkd.settings import describe_range
+
+    values = config.values()
+    rows = [
+        {
+            "setting": entry.name,
+            "value": values[entry.name],
+            "origin": config.origins.get(entry.name, "default"),
+            "meaning": entry.metadata.get("meaning", ""),
+            "range": describe_range(entry.metadata) if entry.metadata else "",
+        }
+        for entry in config.fields()
+    ]
+    if json:
+        console.print_json(rows)
+        return
+    table = console.new_table(f"settings of {config.run.algorithm}")
+    table.add_column("setting", style="bold", no_wrap=True)
+    table.add_column("value", no_wrap=True)
+    table.add_column("origin")
+    table.add_column("meaning")
+    for row in rows:
+        allowed = f" ({row['range']})" if row["range"] else ""
+        value = "none" if row["value"] is None else str(row["value"])
+        table.add_row(row["setting"], value, row["origin"], f"{row['meaning']}{allowed}")
+    console.out.print(table)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import expm
+
+from fedgkd.collaboration import KERNELS, kernel_matrix, row_softmax
+from fedgkd.collaboration.kernels import effective_resistance
+from fedgkd.errors import SettingError
+
+
+def _relation(n: int, seed: int = 0) -> torch.Tensor:
+    z = torch.randn(n, 3 * n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    z /= z.norm(dim=1, keepdim=True)
+    return (z @ z.T).fill_diagonal_(1.0)
+
+
+def test_the_papers_example() -> None:
+    """r = (0.01, 0.9, 0.9) and τ = 0.5 give s = (0.18, 0.79, 0.79), figure 'connectivities'."""
+    relation = torch.tensor([[1.0, 0.01, 0.9], [0.01, 1.0, 0.9], [0.9, 0.9, 1.0]])
+    s = kernel_matrix(relation, "exponential", tau=0.5)
+    assert float(s[0, 1]) == pytest.approx(0.18, abs=0.005)
+    assert float(s[0, 2]) == pytest.approx(0.79, abs=0.006)
+    assert float(s[1, 2]) == pytest.approx(0.79, abs=0.006)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.05, 0.5, 3.0])
+def test_exponential_equals_scipy(tau: float) -> None:
+    relation = _relation(6)
+    expected = expm(tau * relation.numpy())
+    np.testing.assert_allclose(kernel_matrix(relation, "exponential", tau), expected, rtol=1e-10, atol=1e-12)
+    without = kernel_matrix(relation, "exponential", tau, identity_term=False)
+    np.testing.assert_allclose(without, expected - np.eye(6), rtol=1e-10, atol=1e-12)
+
+
+def test_local_square_uniform() -> None:
+    relation = _relation(4)
+    assert kernel_matrix(relation, "local").equal(relation)
+    torch.testing.assert_close(kernel_matrix(relation, "square"), relation @ relation)
+    assert row_softmax(kernel_matrix(relation, "uniform"), 3.0).tolist() == [[0.25] * 4] * 4
+
+
+def test_tau_zero_is_nearly_fedavg_and_large_tau_is_personal() -> None:
+    relation = torch.eye(4) + 0.1 * (1 - torch.eye(4))
+    nearly = row_softmax(kernel_matrix(relation, "exponential", 1e-9, identity_term=False), 3.0)
+    torch.testing.assert_close(nearly, torch.full((4, 4), 0.25, dtype=torch.float64), atol=1e-6, rtol=0)
+    personal = row_softmax(kernel_matrix(relation, "exponential", 10.0), 3.0)
+    assert personal.diagonal().min() > 0.999
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("tau", [0.05, 1.0, 1e6])
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_rows_sum_to_one_without_overflow(kernel: str, tau: float, n: int) -> None:
+    for relation in (_relation(n), torch.ones(n, n, dtype=torch.float64), torch.eye(n, dtype=torch.float64)):
+        for normalise in (False, True):
+            s = kernel_matrix(relation, kernel, tau, normalise=normalise)
+            assert s.isfinite().all()
+            q = row_softmax(s, 1e3)
+            torch.testing.assert_close(q.sum(1), torch.ones(n, dtype=torch.float64))
+            assert (q >= 0).all()
+
+
+def test_a_thousand_clients() -> None:
+    q = row_softmax(kernel_matrix(_relation(1000), "exponential", 1.0), 9.0)
+    torch.testing.assert_close(q.sum(1), torch.ones(1000, dtype=torch.float64))
+
+
+def test_normalised_kernel_has_a_unit_diagonal_at_any_tau() -> None:
+    for tau in (0.1, 50.0, 5000.0):
+        s = kernel_matrix(_relation(20), "exponential", tau, normalise=True)
+        torch.testing.assert_close(s.diagonal(), torch.ones(20, dtype=torch.float64))
+
+
+def test_effective_resistance_of_a_path_and_of_separate_parts() -> None:
+    """Unit resistors in a row add up; nothing connects the fourth client."""
+    relation = torch.eye(4, dtype=torch.float64)
+    relation[0, 1] = relation[1, 0] = relation[1, 2] = relation[2, 1] = 1.0
+    relation[0, 3] = relation[3, 0] = -0.5
+    omega = effective_resistance(relation)
+    assert float(omega[0, 1]) == pytest.approx(1.0)
+    assert float(omega[0, 2]) == pytest.approx(2.0)
+    assert torch.isinf(omega[0, 3])
+    assert kernel_matrix(relation, "effective_resistance")[0].tolist() == pytest.approx([1.0, 1 / 2, 1 / 3, 0.0])
+
+
+def test_unknown_kernel() -> None:
+    with pytest.raises(SettingError, match="kernel must be one of"):
+        kernel_matrix(_relation(3), "cubic")

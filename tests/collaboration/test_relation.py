@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedgkd.collaboration import correlation, cosine
+
+
+def test_correlation_equals_numpy_column_by_column() -> None:
+    features = torch.randn(4, 7, 11, generator=torch.Generator().manual_seed(0))
+    found = correlation(features)
+    m = features.numpy()
+    for i in range(4):
+        for j in range(4):
+            columns = [np.corrcoef(m[i, :, k], m[j, :, k])[0, 1] for k in range(11)]
+            expected = 1.0 if i == j else np.mean(columns)
+            assert float(found[i, j]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_constant_column_counts_as_zero_never_nan() -> None:
+    features = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(1))
+    features[1, :, 0] = 0.1  # not exactly representable, so centring leaves rounding behind
+    found = correlation(features)
+    expected = np.corrcoef(features[0, :, 1].numpy(), features[1, :, 1].numpy())[0, 1] / 2
+    assert float(found[0, 1]) == pytest.approx(expected, abs=1e-6)
+    assert correlation(torch.ones(3, 5, 2)).equal(torch.eye(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("relation", [correlation, cosine])
+def test_symmetric_with_unit_diagonal_and_one_client(relation) -> None:  # type: ignore[no-untyped-def]
+    found = relation(torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(2)))
+    assert found.equal(found.T)
+    assert found.diagonal().equal(torch.ones(6, dtype=torch.float64))
+    assert relation(torch.randn(1, 4, 3)).tolist() == [[1.0]]
+
+
+def test_cosine_of_zero_features_is_zero() -> None:
+    features = torch.zeros(2, 2, 2)
+    features[0] = 1.0
+    assert cosine(features).tolist() == [[1.0, 0.0], [0.0, 1.0]]
