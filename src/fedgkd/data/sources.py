@@ -221,6 +221,6 @@ def _how_to_bring(form: Form, folder: Path, problems: Sequence[str]) -> str:
     names = ", ".join(file.path for file in form.files)
     origin = form.files[0].url.rpartition("/")[0]
     return (
-        f"no source could serve {names}: {'; '.join(problems)}; bring the files by hand from {origin} into {folder}, "
-        "or name a folder that holds them with --data-dir or FEDGKD_DATA"
+        f"no source could serve {names}: {'; '.join(problems)}; bring them by hand from {origin} into {folder}, under "
+        "these names, or name a folder that holds them with --data-dir or FEDGKD_DATA"
     )

@@ -145,7 +145,7 @@ def _check_between(least: float, most: float, **settings: float) -> None:
 
 
 def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
-    """``["num_nodes=500", "homophily=0.5"]`` as arguments of :func:`synthetic_graph`, each of the type that it takes."""
+    """``["num_nodes=500", "homophily=0.5"]`` as arguments of :func:`synthetic_graph`, each of the type it takes."""
     known = {name: type(parameter.default) for name, parameter in signature(synthetic_graph).parameters.items()}
     options: dict[str, Any] = {}
     for pair in pairs:

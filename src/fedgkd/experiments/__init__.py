@@ -1,0 +1,1 @@
+"""Runs: configuration, the loop over rounds, records and checkpoints on disk, personal models."""

@@ -1,0 +1,5 @@
+"""``python -m fedgkd``."""
+
+from fedgkd.cli import main
+
+main()
