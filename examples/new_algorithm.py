@@ -1,7 +1,7 @@
 """A new algorithm in one file: every client keeps a share of its own model and takes the rest from the mean.
 
-    python examples/new_algorithm.py                                      beside FedAvg on Cora
-    cd examples && fedgkd run --algorithm new_algorithm:KeepAShare --set own_share=0.7
+python examples/new_algorithm.py                                      beside FedAvg on Cora
+cd examples && fedgkd run --algorithm new_algorithm:KeepAShare --set own_share=0.7
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 import fedgkd
-from fedgkd import ClientBatch, Mixing, Tensors, TrainingSettings, local_round, setting
+from fedgkd import ClientBatch, Mixing, ServerRound, Tensors, TrainingSettings, local_round, setting
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class KeepAShare(fedgkd.Algorithm):
         return True  # every weight is uploaded and mixed
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
-        return local_round(clients, download, self.network, self.settings, self.shares)
+        return local_round(clients, download, self.model, self.settings, self.shares)
 
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         n, own = len(uploads["loss"]), self.settings.own_share
         return Mixing(own * torch.eye(n, dtype=torch.float64) + (1 - own) / n)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedgkd._version import __version__
 
 if TYPE_CHECKING:
-    from fedgkd.algorithms import ALGORITHMS, Algorithm
+    from fedgkd.algorithms import ALGORITHMS, Algorithm, ServerRound
     from fedgkd.clients import ClientBatch, Tensors
     from fedgkd.collaboration import Mixing
     from fedgkd.data.datasets import DATASETS, load_dataset
@@ -36,6 +36,7 @@ _HOMES = {
     "Mixing": "fedgkd.collaboration",
     "PersonalModel": "fedgkd.experiments.model_file",
     "RunError": "fedgkd.errors",
+    "ServerRound": "fedgkd.algorithms",
     "SettingError": "fedgkd.errors",
     "Tensors": "fedgkd.clients",
     "TrainingSettings": "fedgkd.training",
@@ -61,6 +62,7 @@ __all__ = [
     "Mixing",
     "PersonalModel",
     "RunError",
+    "ServerRound",
     "SettingError",
     "Tensors",
     "TrainingSettings",

@@ -48,7 +48,7 @@ def _two_rounds(algorithm: Algorithm, graphs: Sequence[Graph], ids: Sequence[int
     for batch in engine.batches:
         batch.ids = tuple(ids[i] for i in batch.ids)
         algorithm.start(batch)
-    start = algorithm.network.initial(0, len(graphs))
+    start = algorithm.model.initial(0, len(graphs))
     download = {name: start[name] for name in algorithm.shared}
     uploads = []
     for round_ in (1, 2):

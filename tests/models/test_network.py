@@ -20,7 +20,7 @@ def test_two_layer_gcn_is_the_one_of_the_paper() -> None:
     x = torch.from_numpy(graph.x)
     h = a @ (a @ x @ p["convs.0.weight"][0]).relu() @ p["convs.1.weight"][0]
     expected = h.relu() @ p["readout.weight"][0] + p["readout.bias"][0]
-    torch.testing.assert_close(network(p, batch.features, batch.structure)[0], expected)
+    torch.testing.assert_close(network(p, batch)[0], expected)
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -28,7 +28,7 @@ def test_two_layer_gcn_is_the_one_of_the_paper() -> None:
 def test_any_depth_and_width(backbone: str, layers: int) -> None:
     batch = GraphBatch([random_graph(9, 6, 3, seed=1), random_graph(5, 6, 3, seed=2)])
     network = Network(backbone, 6, 12, layers, 3)
-    logits = network(network.initial(0, 2), batch.features, batch.structure)
+    logits = network(network.initial(0, 2), batch)
     assert logits.shape == (2, 9, 3)
     assert logits[0].isfinite().all()
     assert logits[1, :5].isfinite().all()
@@ -42,7 +42,7 @@ def test_all_clients_start_alike_and_the_seed_decides() -> None:
 
 
 def test_gat_needs_a_width_that_its_heads_divide() -> None:
-    with pytest.raises(SettingError, match="multiple of the 4 attention heads"):
+    with pytest.raises(SettingError, match="multiple of gat's 4 attention heads"):
         Network("gat", 6, 10, 2, 3)
 
 

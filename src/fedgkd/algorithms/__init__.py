@@ -1,6 +1,6 @@
 """All algorithms, in a plain dict; adding one is a file and a line here."""
 
-from fedgkd.algorithms.base import REPORT, Algorithm
+from fedgkd.algorithms.base import REPORT, Algorithm, ServerRound
 from fedgkd.algorithms.fedavg import FedAvg
 from fedgkd.algorithms.fedgkd import FedGKD
 from fedgkd.algorithms.fedper import FedPer
@@ -15,4 +15,4 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedper": FedPer,
 }
 
-__all__ = ["ALGORITHMS", "REPORT", "Algorithm", "FedAvg", "FedGKD", "FedPer", "FedProx", "Local"]
+__all__ = ["ALGORITHMS", "REPORT", "Algorithm", "FedAvg", "FedGKD", "FedPer", "FedProx", "Local", "ServerRound"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing
-from fedgkd.models import Network
+from fedgkd.models import Model, Network
 from fedgkd.training.local import start_clients
 
 REPORT = (
@@ -19,6 +20,23 @@ REPORT = (
     "nodes",
 )
 """Counts and metrics that every algorithm's clients report; they are never mixed."""
+
+
+@dataclass(frozen=True)
+class ServerRound:
+    """What the server knows in a round besides the uploads.
+
+    Args:
+        round: Number of the round, from 1.
+        cohort: The clients behind the rows of the uploads.
+        downloads: The shared weights that those clients started from.
+        memory: What the server kept from its last round.
+    """
+
+    round: int
+    cohort: tuple[int, ...]
+    downloads: Tensors = field(default_factory=dict)
+    memory: Tensors = field(default_factory=dict)
 
 
 class Algorithm(ABC):
@@ -35,12 +53,17 @@ class Algorithm(ABC):
     def __init__(self, settings: Any, network: Network, num_clients: int, seed: int) -> None:
         self.settings = settings
         self.network = network
+        self.model = self.build_model(network)
         self.num_clients = num_clients
         self.seed = seed
 
+    def build_model(self, network: Network) -> Model:
+        """The clients' model, given the network that the run asks for."""
+        return network
+
     def start(self, clients: ClientBatch) -> None:
         """Give the clients their private state before the first round."""
-        start_clients(clients, self.network)
+        start_clients(clients, self.model)
 
     @abstractmethod
     def shares(self, parameter: str) -> bool:
@@ -51,13 +74,13 @@ class Algorithm(ABC):
         """A client's work in a round; the result is all that leaves the clients."""
 
     @abstractmethod
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         """How the clients that took part are mixed, from what they uploaded."""
 
     @property
     def shared(self) -> tuple[str, ...]:
         """Names of the parameters that are mixed."""
-        return tuple(name for name in self.network.parameters if self.shares(name))
+        return tuple(name for name in self.model.parameters if self.shares(name))
 
     @property
     def uploads(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedgkd.algorithms.base import Algorithm
+from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing, uniform, weighted
 from fedgkd.settings import setting
@@ -27,9 +27,9 @@ class FedAvg(Algorithm):
         return True
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
-        return local_round(clients, download, self.network, self.settings, self.shares)
+        return local_round(clients, download, self.model, self.settings, self.shares)
 
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         if self.settings.weighting == "train_nodes":
             return Mixing(weighted(uploads["nodes"][:, 0]))
         return Mixing(uniform(len(uploads["loss"])))

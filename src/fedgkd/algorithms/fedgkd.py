@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedgkd.algorithms.base import Algorithm
+from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import KERNELS, RELATIONS, Mixing, kernel_matrix, row_softmax
 from fedgkd.distillation import DistillationSettings, distil, distil_static
@@ -52,7 +52,7 @@ class FedGKD(Algorithm):
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedGKDSettings = self.settings
-        upload = local_round(clients, download, self.network, settings, self.shares, settings.proximal)
+        upload = local_round(clients, download, self.model, settings, self.shares, settings.proximal)
         with clients.timed("distillation"):
             if settings.distillation == "static":
                 upload["task_feature"] = clients.state[STATIC_FEATURE]
@@ -60,7 +60,7 @@ class FedGKD(Algorithm):
                 upload["task_feature"] = distil(clients, self.network, personal_model(clients), settings)
         return upload
 
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         settings: FedGKDSettings = self.settings
         relation = RELATIONS[settings.relation](uploads["task_feature"]).cpu()
         tau = settings.tau / len(relation) if settings.tau_per_client else settings.tau

@@ -5,7 +5,7 @@ The graph convolutions are averaged; the readout stays at the client.
 
 from __future__ import annotations
 
-from fedgkd.algorithms.base import Algorithm
+from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing, uniform
 from fedgkd.models.network import READOUT
@@ -19,7 +19,7 @@ class FedPer(Algorithm):
         return not parameter.startswith(READOUT)
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
-        return local_round(clients, download, self.network, self.settings, self.shares)
+        return local_round(clients, download, self.model, self.settings, self.shares)
 
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         return Mixing(uniform(len(uploads["loss"])))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedgkd.algorithms.base import Algorithm
+from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing, uniform
 from fedgkd.settings import setting
@@ -27,7 +27,7 @@ class FedProx(Algorithm):
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedProxSettings = self.settings
-        return local_round(clients, download, self.network, settings, self.shares, settings.proximal)
+        return local_round(clients, download, self.model, settings, self.shares, settings.proximal)
 
-    def server_step(self, uploads: Tensors, memory: Tensors) -> Mixing:
+    def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         return Mixing(uniform(len(uploads["loss"])))

@@ -35,6 +35,9 @@ class ErrorsInOneSentence(TyperGroup):
         except FedGKDError as error:
             print_error(str(error))
             raise typer.Exit(2) from error
+        except PermissionError as error:
+            print_error(f"{error.filename}: permission denied")
+            raise typer.Exit(2) from error
         except KeyboardInterrupt as interrupt:
             err.print("\nstopped by Ctrl-C")
             raise typer.Exit(130) from interrupt

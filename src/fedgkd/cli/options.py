@@ -78,7 +78,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with the published files; by default that of FEDGKD_DATA, else the user's cache.", file_okay=False
+        metavar="DIR", help="Folder with the published files; by default that of FEDGKD_DATA, else the user's cache."
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Decides the split and the partition.")]

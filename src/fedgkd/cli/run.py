@@ -120,7 +120,7 @@ def predict(
     from fedgkd.experiments.model_file import PersonalModel
 
     personal = PersonalModel.load(model)
-    classes = personal.network.num_classes
+    classes = personal.model.num_classes
     nodes = read_graph(graph, label=label, labels_required=False, class_names=personal.class_names, num_classes=classes)
     table, accuracy = _predictions(personal, nodes)
     if out is None:
@@ -138,7 +138,7 @@ def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
 
     probabilities = personal.probabilities(graph)
     best = probabilities.argmax(axis=1)
-    names = personal.class_names or tuple(str(k) for k in range(personal.network.num_classes))
+    names = personal.class_names or tuple(str(k) for k in range(personal.model.num_classes))
     nodes: Sequence[Any] = graph.node_names or range(graph.num_nodes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,7 +1,7 @@
 """Clients, held as a batch: axis 0 of every tensor is the client."""
 
 from fedgkd.clients.batch import ClientBatch, Tensors
-from fedgkd.clients.graphs import DenseFeatures, Features, GraphBatch, SparseFeatures
+from fedgkd.clients.graphs import DenseFeatures, Features, GraphBatch, GraphView, SmallGraphs, SparseFeatures
 from fedgkd.clients.structure import DenseStructure, SparseStructure, Structure
 
 __all__ = [
@@ -10,6 +10,8 @@ __all__ = [
     "DenseStructure",
     "Features",
     "GraphBatch",
+    "GraphView",
+    "SmallGraphs",
     "SparseFeatures",
     "SparseStructure",
     "Structure",

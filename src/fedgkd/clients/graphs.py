@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients.blocks import BlockMatrix
-from fedgkd.clients.structure import SparseStructure
+from fedgkd.clients.structure import SparseStructure, Structure
 from fedgkd.data.graph import Graph
 
 # Bag-of-words features are a few percent nonzero; above this share a dense product is the faster one.
@@ -43,6 +44,23 @@ class SparseFeatures(Features):
         return self._matrix @ weight
 
 
+class GraphView(Protocol):
+    """What a model sees of a batch of graphs."""
+
+    @property
+    def features(self) -> Features: ...
+
+    @property
+    def structure(self) -> Structure: ...
+
+
+class SmallGraphs(NamedTuple):
+    """Graphs that exist only as features and structure, such as synthetic ones."""
+
+    features: Features
+    structure: Structure
+
+
 class GraphBatch:
     """Features, structure, labels and splits of several clients; padded nodes belong to no split."""
 
@@ -52,7 +70,7 @@ class GraphBatch:
         self.num_nodes = [graph.num_nodes for graph in graphs]
         self.padded_nodes = max(self.num_nodes)
         self.num_classes = graphs[0].num_classes
-        self.structure = SparseStructure([graph.adjacency() for graph in graphs], self.padded_nodes, device)
+        self.structure: Structure = SparseStructure([graph.adjacency() for graph in graphs], self.padded_nodes, device)
         self.y = self._padded([np.maximum(graph.y, 0) for graph in graphs], np.int64)
         masks = [graph.masks or (np.zeros(graph.num_nodes, bool),) * 3 for graph in graphs]
         self.splits = torch.stack([self._padded([mask[k] for mask in masks], np.bool_) for k in range(3)], dim=1)

@@ -149,4 +149,5 @@ def _with_self_loops(adjacency: sp.csr_array) -> sp.csr_array:
 
 def _inverse(values: NDArray[Any]) -> NDArray[np.float32]:
     inverse = np.zeros(len(values), np.float32)
-    return np.divide(1.0, values, out=inverse, where=values > 0)
+    np.divide(1.0, values, out=inverse, where=values > 0)
+    return inverse

@@ -118,7 +118,7 @@ def write_federation(federation: Federation, folder: Path) -> None:
         atomic_write_text(temporary / MANIFEST, text, DataError)
 
 
-def manifest(federation: Federation, checksums: Mapping[str, str | None]) -> dict[str, Any]:
+def manifest(federation: Federation, checksums: Mapping[str, str]) -> dict[str, Any]:
     """What ``manifest.json`` says of a federation whose files have these SHA-256 sums."""
     return {
         "dataset": federation.dataset,
@@ -140,7 +140,8 @@ def _read_partition(folder: Path) -> Federation:
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise DataError(f"{path}: not a manifest that 'fedgkd partition' wrote ({problem!r})") from problem
     sources = {source.name: source for source in _client_sources(folder).values()}
-    changed = [name for name in checksums | sources if checksums.get(name) != _checksum(sources.get(name))]
+    found = {name: _checksum(source) for name, source in sources.items()}
+    changed = [name for name in checksums | found if checksums.get(name) != found.get(name)]
     if changed:
         raise DataError(
             f"{folder / changed[0]}: not as {MANIFEST} says; write the partition again, "
@@ -204,8 +205,8 @@ def _check_replaceable(folder: Path) -> None:
         )
 
 
-def _checksum(path: Path | None) -> str | None:
-    if path is None or not path.is_file():
-        return None
+def _checksum(path: Path) -> str:
+    if path.is_dir():
+        return "a folder"
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,13 +1,13 @@
 """One graph becomes a federation: every client gets a part of the nodes and the edges among them.
 
-==================  ==============================================================================================
-setting             what a client holds
-==================  ==============================================================================================
+===================  =============================================================================================
+setting              what a client holds
+===================  =============================================================================================
 ``non-overlapping``  one of n METIS parts; edges between parts are lost
 ``overlapping``      half the nodes of one of n/5 METIS parts, drawn five times, so that clients share nodes
 ``louvain``          one or more Louvain communities, merged to n clients of even size; where there are fewer
                      communities than clients, METIS halves the largest until there are enough
-==================  ==============================================================================================
+===================  =============================================================================================
 
 The seed decides everything. METIS's own seed changes nothing, so the nodes are shuffled by ours before it sees them.
 """

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from fedgkd.clients import ClientBatch, DenseFeatures, Tensors
+from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
 from fedgkd.distillation.features import TASK_FEATURES, task_feature
 from fedgkd.distillation.synthetic import (
     SyntheticGraph,
@@ -66,7 +66,7 @@ def distil(clients: ClientBatch, network: Network, params: Tensors, settings: Di
     for step in range(steps):
         x = graph.x.detach().requires_grad_()
         edges = sample_edges(x, noise[step], settings.gamma, settings.tau_g)
-        log_p = log_softmax(network(params, DenseFeatures(x), edges), dim=-1)
+        log_p = log_softmax(network(params, SmallGraphs(DenseFeatures(x), edges)), dim=-1)
         (grad,) = torch.autograd.grad(-(y * log_p).sum(-1).mean(-1).sum(), x)
         optimiser.step(tensors, {"x": grad}, moments)
         # The loss falls fastest in y along log p; the projection keeps y a distribution.

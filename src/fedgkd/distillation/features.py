@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedgkd.clients import DenseFeatures, DenseStructure, Tensors
+from fedgkd.clients import DenseFeatures, DenseStructure, SmallGraphs, Tensors
 from fedgkd.distillation.synthetic import SyntheticGraph
 from fedgkd.models import Network
 
@@ -19,7 +19,7 @@ def task_feature(kind: str, graph: SyntheticGraph, edges: DenseStructure, networ
         return graph.x
     if kind == "y":
         return graph.y
-    h = network.embed(params, DenseFeatures(graph.x), edges)
+    h = network.embed(params, SmallGraphs(DenseFeatures(graph.x), edges))
     if kind == "h":
         return h
     if kind == "predictions":

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from fedgkd.clients import ClientBatch, DenseFeatures, Tensors
+from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
 from fedgkd.distillation.dynamic import DistillationSettings
 from fedgkd.distillation.features import task_feature
 from fedgkd.distillation.synthetic import SyntheticGraph, edge_noise, sample_edges
@@ -32,7 +32,7 @@ def distil_static(clients: ClientBatch, network: Network, settings: Distillation
         target = _gradients(training_loss(clients, network, _leaves(params), None), params)
         x = graph.x.detach().requires_grad_()
         edges = sample_edges(x, noise[k], settings.gamma, settings.tau_g)
-        log_p = log_softmax(network(_leaves(params), DenseFeatures(x), edges), dim=-1)
+        log_p = log_softmax(network(_leaves(params), SmallGraphs(DenseFeatures(x), edges)), dim=-1)
         matched = _gradients(-(graph.y * log_p).sum(-1).mean(-1), params, create_graph=True)
         (grad,) = torch.autograd.grad(_distance(matched, target), x)
         optimiser.step(tensors, {"x": grad}, moments)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,16 +18,16 @@ from fedgkd.atomic import atomic_write
 from fedgkd.clients import GraphBatch, Tensors
 from fedgkd.data.graph import Graph
 from fedgkd.errors import DataError, RunError
-from fedgkd.models import Network
+from fedgkd.models import MODELS, Model
 
 _FORMAT = "fedgkd-model-1"
 
 
 @dataclass(frozen=True)
 class PersonalModel:
-    """One client's model: weights ``(1, …)``, the network that they belong to, and names for people."""
+    """One client's model: weights ``(1, …)``, the model that they belong to, and names for people."""
 
-    network: Network
+    model: Model
     params: Tensors
     class_names: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] | None = None
@@ -36,7 +36,7 @@ class PersonalModel:
     def save(self, path: Path) -> None:
         description = {
             "format": _FORMAT,
-            "network": asdict(self.network),
+            "model": {"kind": type(self.model).__name__, **asdict(cast(Any, self.model))},
             "class_names": self.class_names,
             "feature_names": self.feature_names,
             "origin": dict(self.origin or {}),
@@ -52,16 +52,17 @@ class PersonalModel:
                 metadata = file.metadata() or {}
                 params = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             description = json.loads(metadata["fedgkd"])
-            network = Network(**description["network"])
+            fields = description["model"]
+            model = MODELS[fields.pop("kind")](**fields)
         except OSError as error:
             raise RunError(f"cannot read the model {path}: {error.strerror or error}") from error
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
-        expected = {name: (1, *parameter.shape) for name, parameter in network.parameters.items()}
+        expected = {name: (1, *parameter.shape) for name, parameter in model.parameters.items()}
         if {name: tuple(tensor.shape) for name, tensor in params.items()} != expected:
-            raise RunError(f"{path}: the tensors do not fit the network that the file describes")
+            raise RunError(f"{path}: the tensors do not fit the model that the file describes")
         return cls(
-            network,
+            model,
             params,
             _names(description["class_names"]),
             _names(description["feature_names"]),
@@ -77,15 +78,15 @@ class PersonalModel:
         """
         self._check(graph)
         batch = GraphBatch([graph])
-        logits = self.network(self.params, batch.features, batch.structure)
+        logits = self.model(self.params, batch)
         result: NDArray[np.float32] = logits[0].softmax(dim=-1).numpy()
         return result
 
     def _check(self, graph: Graph) -> None:
-        if graph.num_features != self.network.num_features:
+        if graph.num_features != self.model.num_features:
             raise DataError(
                 f"{graph.name} has {graph.num_features} feature columns, "
-                f"but the model was trained on {self.network.num_features}"
+                f"but the model was trained on {self.model.num_features}"
             )
         if self.feature_names and graph.feature_names and self.feature_names != graph.feature_names:
             pairs = zip(graph.feature_names, self.feature_names, strict=True)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedgkd._version import __version__
+from fedgkd.algorithms import ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing, mix, spearman
 from fedgkd.data.federation import Federation
@@ -67,7 +68,7 @@ class Run:
         self.engine = InProcessEngine(federation.graphs, settings.seed, device)
         self.divergence = label_divergence(federation)
         self.memory: Tensors = {}
-        start = network.initial(settings.seed, 1, device)
+        start = self.algorithm.model.initial(settings.seed, 1, device)
         self.models: Tensors = {
             name: start[name].expand(federation.num_clients, *start[name].shape[1:]) for name in self.algorithm.shared
         }
@@ -126,7 +127,8 @@ class Run:
         if not usable:
             return None, []
         finite = [cohort[k] for k in usable]
-        mixing = self.algorithm.server_step(take(uploads, usable), self.memory)
+        server = ServerRound(self.round, tuple(finite), take(downloads, usable), self.memory)
+        mixing = self.algorithm.server_step(take(uploads, usable), server)
         self._hand_out(mix(mixing.weights.to(_device(self.config.run.device)), self._shared(uploads, usable)), finite)
         self.memory = mixing.memory
         self.engine_seconds["server"] = time.perf_counter() - began
@@ -310,7 +312,7 @@ class Run:
         origin = {"algorithm": self.config.run.algorithm, "dataset": self.federation.dataset, "round": self.best.round}
         return [
             PersonalModel(
-                self.algorithm.network,
+                self.algorithm.model,
                 {name: tensor[client : client + 1] for name, tensor in kept.items()},
                 graph.class_names,
                 graph.feature_names,
@@ -322,7 +324,7 @@ class Run:
     def result(self) -> Record:
         """The figures of the run; the headline is the mean test accuracy at the best validation round."""
         settings, federation = self.config.run, self.federation
-        parameters = sum(int(np.prod(p.shape)) for p in self.algorithm.network.parameters.values())
+        parameters = sum(int(np.prod(p.shape)) for p in self.algorithm.model.parameters.values())
         record = {
             "algorithm": settings.algorithm,
             "dataset": federation.dataset,

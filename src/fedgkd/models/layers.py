@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgkd.clients import Features, Structure, Tensors
@@ -24,6 +26,9 @@ class Parameter:
 
     shape: tuple[int, ...]
     bound: float = 0.0
+
+    def draw(self, source: np.random.Generator) -> NDArray[np.float32]:
+        return source.uniform(-self.bound, self.bound, self.shape).astype(np.float32)
 
 
 def glorot(rows: int, columns: int, shape: tuple[int, ...] | None = None) -> Parameter:

@@ -1,14 +1,15 @@
-"""A GNN with a linear readout, for a batch of clients with a model each."""
+"""GNNs for a batch of clients with a model each."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedgkd.clients import Structure, Tensors
+from fedgkd.clients import GraphView, Tensors
 from fedgkd.errors import SettingError
 from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter
 from fedgkd.randomness import stream
@@ -17,12 +18,42 @@ BACKBONES: dict[str, Layer] = {"gcn": GCN(), "sage": SAGE(), "gat": GAT(), "gin"
 
 READOUT = "readout."
 
+Drop = Callable[[Tensor], Tensor]
+
+
+class Model(ABC):
+    """A node classifier: a pure function of named parameters ``(clients, …)`` and graphs.
+
+    Subclasses are frozen dataclasses whose fields say all there is to know, so that a file can describe a model.
+    """
+
+    num_features: int
+    num_classes: int
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Parameter]:
+        """Every parameter of one client's model."""
+
+    @abstractmethod
+    def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
+        """Logits ``(clients, nodes, classes)``; without ``dropout`` the model is being used, not trained."""
+
+    def initial(self, seed: int, clients: int, device: torch.device | str = "cpu") -> Tensors:
+        """The same starting weights for every client."""
+        draw = stream(seed, "initial weights")
+        start: Tensors = {}
+        for name, parameter in self.parameters.items():
+            one = torch.from_numpy(parameter.draw(draw)).to(device)
+            start[name] = one.repeat(clients, *(1 for _ in parameter.shape))
+        return start
+
 
 @dataclass(frozen=True)
-class Network:
+class Network(Model):
     """``layers`` graph convolutions of width ``hidden``, each followed by ReLU and dropout, then a linear readout.
 
-    Parameters are plain named tensors ``(clients, …)``: ``convs.0.weight``, …, ``readout.weight``, ``readout.bias``.
+    Parameters are called ``convs.0.weight``, …, ``readout.weight``, ``readout.bias``.
     """
 
     backbone: str
@@ -33,13 +64,10 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.backbone == "gat" and self.hidden % GAT.heads:
-            raise SettingError(
-                f"hidden must be a multiple of the {GAT.heads} attention heads of gat, not {self.hidden}"
-            )
+            raise SettingError(f"hidden must be a multiple of gat's {GAT.heads} attention heads, not {self.hidden}")
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Every parameter of one client's model."""
         named: dict[str, Parameter] = {}
         inputs = self.num_features
         for depth in range(self.layers):
@@ -51,38 +79,22 @@ class Network:
         named[f"{READOUT}bias"] = Parameter((1, self.num_classes), bound)
         return named
 
-    def initial(self, seed: int, clients: int, device: torch.device | str = "cpu") -> Tensors:
-        """The same starting weights for every client."""
-        draw = stream(seed, "initial weights")
-        start: Tensors = {}
-        for name, parameter in self.parameters.items():
-            values = draw.uniform(-parameter.bound, parameter.bound, parameter.shape)
-            start[name] = torch.tensor(values, dtype=torch.float32, device=device).repeat(
-                clients, *(1 for _ in parameter.shape)
-            )
-        return start
+    def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
+        return self.classify(params, self.embed(params, graph, dropout), dropout)
 
-    def embed(
-        self, params: Tensors, x: Input, structure: Structure, dropout: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
+    def embed(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
         """Output of the last convolution, before its ReLU: ``(clients, nodes, hidden)``."""
-        h = x
+        h: Input = graph.features
         for depth in range(self.layers):
             prefix = f"convs.{depth}."
             own = {name.removeprefix(prefix): tensor for name, tensor in params.items() if name.startswith(prefix)}
-            h = BACKBONES[self.backbone].apply(h, structure, own)
+            h = BACKBONES[self.backbone].apply(h, graph.structure, own)
             if depth < self.layers - 1:
                 h = h.relu() if dropout is None else dropout(h.relu())
         assert isinstance(h, Tensor)
         return h
 
-    def classify(self, params: Tensors, h: Tensor, dropout: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    def classify(self, params: Tensors, h: Tensor, dropout: Drop | None = None) -> Tensor:
         """Logits from the last convolution's output."""
         h = h.relu() if dropout is None else dropout(h.relu())
         return torch.baddbmm(params[f"{READOUT}bias"], h, params[f"{READOUT}weight"])
-
-    def __call__(
-        self, params: Tensors, x: Input, structure: Structure, dropout: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
-        """Logits ``(clients, nodes, classes)``."""
-        return self.classify(params, self.embed(params, x, structure, dropout), dropout)

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import ClientBatch, GraphBatch, Tensors
-from fedgkd.models import Network
+from fedgkd.models import Model
 
 SPLITS = ("train", "val", "test")
 
 
 @torch.no_grad()
-def evaluate(clients: ClientBatch, network: Network, params: Tensors) -> Tensors:
+def evaluate(clients: ClientBatch, model: Model, params: Tensors) -> Tensors:
     """``accuracy`` and ``macro_f1``, each ``(clients, splits)``; NaN where a client has no node in a split."""
     with clients.timed("evaluation"):
         graph = clients.graph
-        predicted = network(params, graph.features, graph.structure).argmax(dim=-1)
+        predicted = model(params, graph).argmax(dim=-1)
         return scores(confusion(graph, predicted))
 
 

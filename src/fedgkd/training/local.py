@@ -10,12 +10,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedgkd.clients import ClientBatch, Tensors
-from fedgkd.models import Dropout, Network
+from fedgkd.models import Drop, Dropout, Model
 from fedgkd.settings import check, setting
 from fedgkd.training.evaluation import evaluate
 from fedgkd.training.optimiser import Adam
 
 MODEL = "model."
+
+Penalty = Callable[[Tensors, Tensors], Tensor]
+"""From the weights now and the weights received to a term of each client's loss: ``(clients,)``."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class TrainingSettings:
         check(self)
 
 
-def start_clients(clients: ClientBatch, network: Network) -> None:
+def start_clients(clients: ClientBatch, model: Model) -> None:
     """The common initial model and an optimiser that has not stepped yet."""
-    start = network.initial(clients.seed, len(clients), clients.device)
+    start = model.initial(clients.seed, len(clients), clients.device)
     clients.state.update({MODEL + name: tensor for name, tensor in start.items()})
     clients.state.update(Adam(lr=1.0, weight_decay=0.0).start(start))
 
@@ -46,10 +49,11 @@ def personal_model(clients: ClientBatch) -> Tensors:
 def local_round(
     clients: ClientBatch,
     download: Tensors,
-    network: Network,
+    model: Model,
     settings: TrainingSettings,
     shares: Callable[[str], bool],
     proximal: float = 0.0,
+    penalty: Penalty | None = None,
 ) -> Tensors:
     r"""Take over the weights received, train, and return what leaves the client.
 
@@ -57,6 +61,7 @@ def local_round(
         download: Weights from the server; parameters that it does not hold stay as the client has them.
         shares: Whether a parameter of that name is uploaded.
         proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½).
+        penalty: A further term of the loss, from the weights now and those received.
 
     Returns:
         The shared parameters and the client's counts and metrics.
@@ -65,29 +70,37 @@ def local_round(
     received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
     for name in params.keys() & download.keys():
         params[name].copy_(download[name])
-    report = _named("received", evaluate(clients, network, received))
+    report = _named("received", evaluate(clients, model, received))
     with clients.timed("training"):
-        losses = _train(clients, params, received, network, settings, proximal)
+        losses = _train(clients, params, received, model, settings, proximal, penalty)
         report["loss"] = _recover(clients, params, received, losses)
-    report |= _named("trained", evaluate(clients, network, params))
+    report |= _named("trained", evaluate(clients, model, params))
     report["nodes"] = clients.graph.splits.sum(-1).double()
     clients.received = received
     return {name: tensor for name, tensor in params.items() if shares(name)} | report
 
 
 def _train(
-    clients: ClientBatch, params: Tensors, anchor: Tensors, network: Network, settings: TrainingSettings, pull: float
+    clients: ClientBatch,
+    params: Tensors,
+    anchor: Tensors,
+    model: Model,
+    settings: TrainingSettings,
+    pull: float,
+    penalty: Penalty | None,
 ) -> Tensor:
-    """Train in place; the loss per client is that of the last epoch, before its step."""
+    """Train in place; returns the cross-entropy per client of the last epoch, before its step."""
     optimiser = Adam(settings.lr, settings.weight_decay)
     dropout = Dropout(clients, settings.dropout)
     leaves = {name: tensor.requires_grad_() for name, tensor in params.items()}
     losses = torch.empty(0)
     for _ in range(settings.local_epochs):
-        losses = training_loss(clients, network, leaves, dropout)
-        grads = dict(zip(leaves, torch.autograd.grad(losses.sum(), list(leaves.values())), strict=True))
+        losses = training_loss(clients, model, leaves, dropout)
+        total = losses if penalty is None else losses + penalty(leaves, anchor)
+        grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
         with torch.no_grad():
             if pull:
+                # The gradient of the proximal term, without a pass of autograd over all weights.
                 for name, grad in grads.items():
                     grad.add_(params[name] - anchor[name], alpha=2 * pull)
             optimiser.step(params, grads, clients.state)
@@ -96,12 +109,10 @@ def _train(
     return losses.detach()
 
 
-def training_loss(
-    clients: ClientBatch, network: Network, params: Tensors, dropout: Callable[[Tensor], Tensor] | None
-) -> Tensor:
+def training_loss(clients: ClientBatch, model: Model, params: Tensors, dropout: Drop | None) -> Tensor:
     """Mean cross-entropy over each client's training nodes: ``(clients,)``."""
     graph = clients.graph
-    logits = network(params, graph.features, graph.structure, dropout).flatten(0, 1)
+    logits = model(params, graph, dropout).flatten(0, 1)
     nodes, owner = graph.train_nodes
     each = cross_entropy(logits[nodes], graph.y.flatten()[nodes], reduction="none")
     total = each.new_zeros(len(clients)).index_add(0, owner, each)
