@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -11,6 +12,9 @@ from typing import Any, TypeVar
 from fedgkd.errors import SettingError
 
 T = TypeVar("T")
+
+NONE = "none"
+"""How text, and TOML, say None for a setting that may be None."""
 
 
 def setting(
@@ -50,7 +54,7 @@ def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
         raise SettingError(f"{name} must be one of {', '.join(limits['choices'])}, not '{value}'")
     low, high = limits["low"], limits["high"]
     too_low = low is not None and (value <= low if limits["open_low"] else value < low)
-    if too_low or (high is not None and value > high) or value != value:
+    if too_low or (high is not None and value > high):
         raise SettingError(f"{name} must be {describe_range(limits)}, not {value}")
 
 
@@ -68,21 +72,22 @@ def coerce(name: str, value: Any, kind: Any) -> Any:
     """A value from the command line (text) or a TOML file as the type that the setting has."""
     if typing.get_origin(kind) is not None or type(kind).__name__ == "UnionType":
         options = typing.get_args(kind)
-        if type(None) in options and (value is None or value == "none"):
+        if type(None) in options and (value is None or value == NONE):
             return None
         (kind,) = (option for option in options if option is not type(None))
     text = value.strip() if isinstance(value, str) else value
     try:
         if kind is bool:
             return _as_bool(text)
-        if kind is int and (isinstance(text, bool) or (isinstance(text, float) and text != int(text))):
-            raise ValueError
         if kind is str and not isinstance(text, str):
             raise ValueError
-        return kind(text)
+        return _as_number(text, kind) if kind in (int, float) else kind(text)
     except (TypeError, ValueError, OverflowError):
-        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+        wanted = _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
         raise SettingError(f"{name} must be {wanted}, not '{value}'") from None
+
+
+_WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 
 
 def _as_bool(value: Any) -> bool:
@@ -92,6 +97,13 @@ def _as_bool(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in words:
         return words[value.lower()]
     raise ValueError
+
+
+def _as_number(value: Any, kind: type[int] | type[float]) -> float:
+    number = kind(value)
+    if isinstance(value, bool) or not math.isfinite(number) or (isinstance(value, float) and number != value):
+        raise ValueError
+    return number
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
