@@ -16,6 +16,8 @@ T = TypeVar("T")
 NONE = "none"
 """How text, and TOML, say None for a setting that may be None."""
 
+_WORDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+
 
 def setting(
     default: T,
@@ -83,11 +85,8 @@ def coerce(name: str, value: Any, kind: Any) -> Any:
             raise ValueError
         return _as_number(text, kind) if kind in (int, float) else kind(text)
     except (TypeError, ValueError, OverflowError):
-        wanted = _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
+        wanted = _WORDS.get(kind, f"a {kind.__name__}")
         raise SettingError(f"{name} must be {wanted}, not '{value}'") from None
-
-
-_WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 
 
 def _as_bool(value: Any) -> bool:
@@ -107,6 +106,6 @@ def _as_number(value: Any, kind: type[int] | type[float]) -> float:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """`` – did you mean 'x'?``, or nothing where nothing is close."""
+    """``; did you mean 'x'?``, or nothing where nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing
+from fedgkd.data.federation import Federation
+from fedgkd.data.pooling import Pool
 from fedgkd.models import Model, Network
 from fedgkd.training.local import start_clients
 
@@ -78,6 +80,11 @@ class Algorithm(ABC):
         """How the clients that took part are mixed, from what they uploaded."""
 
     @property
+    def start_epochs(self) -> int:
+        """Epochs that a client trains something in :meth:`start`, for an honest account of its work."""
+        return 0
+
+    @property
     def shared(self) -> tuple[str, ...]:
         """Names of the parameters that are mixed."""
         return tuple(name for name in self.model.parameters if self.shares(name))
@@ -86,3 +93,14 @@ class Algorithm(ABC):
     def uploads(self) -> frozenset[str]:
         """Names of everything that leaves a client."""
         return frozenset((*self.shared, *self.extra_uploads, *REPORT))
+
+
+class Oracle(Algorithm):
+    """Sees the graphs of all clients at once: a ceiling for federated algorithms, not one of them.
+
+    Its ``client_step`` gets the pool as if it were one client's graph, and reports a row for every client.
+    """
+
+    @abstractmethod
+    def pool(self, federation: Federation) -> Pool:
+        """What it sees."""

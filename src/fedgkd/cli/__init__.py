@@ -13,6 +13,7 @@ import typer
 from fedgkd._version import __version__
 from fedgkd.cli import data
 from fedgkd.cli.console import ErrorsInOneSentence
+from fedgkd.cli.experiments import ablate, compare, tune
 from fedgkd.cli.options import Command
 from fedgkd.cli.partition import partition
 from fedgkd.cli.run import predict, resume, run
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app)
-for verb in (run, resume, predict, partition):
+for verb in (run, resume, predict, compare, tune, ablate, partition):
     app.command(cls=Command)(verb)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,8 +61,8 @@ def run(
         raise SettingError(f"--overlapping and --partition {partition} exclude each other")
     options = {
         "algorithm": algorithm,
-        "dataset": _absolute(dataset),
-        "graphs": _absolute(graphs),
+        "dataset": dataset,
+        "graphs": graphs,
         "clients": clients,
         "partition": "overlapping" if overlapping else partition,
         "seed": seed,
@@ -78,7 +78,8 @@ def run(
     }
     given = {name: value for name, value in options.items() if value is not None}
     from_file = {} if config is None else read_config_file(config)
-    settings = make_config((str(config), from_file), ("command line", given), ("--set", parse_assignments(set_ or [])))
+    sources = [(str(config), from_file), ("command line", given), ("--set", parse_assignments(set_ or []))]
+    settings = make_config(*((origin, _with_absolute_paths(values)) for origin, values in sources))
     if explain:
         _explain(settings, json)
     else:
@@ -154,6 +155,8 @@ def _start(config: Config, out: Path | None, data_dir: Path | None, json: bool) 
     from fedgkd.experiments.federations import build_federation
     from fedgkd.experiments.runner import Run
 
+    if out is not None:
+        RunDirectory(out).check_unused()  # at once, not after the federation has been prepared
     with console.working("preparing the federation"):
         federation = build_federation(config.run, data_dir)
     algorithm = config.run.algorithm.rpartition(":")[2].lower()
@@ -169,15 +172,16 @@ def _start(config: Config, out: Path | None, data_dir: Path | None, json: bool) 
     _show_result(result, folder, json)
 
 
-def _absolute(path: str | None) -> str | None:
-    """A path as it is known from anywhere, since a run may be resumed elsewhere; a dataset's name stays."""
-    return str(Path(path).resolve()) if path is not None and Path(path).exists() and _is_path(path) else path
-
-
-def _is_path(name: str) -> bool:
+def _with_absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Paths as they are known from anywhere, since a run may be resumed elsewhere; a dataset's name stays."""
     from fedgkd.data.datasets import DATASETS
 
-    return name not in DATASETS
+    paths = {
+        name: str(Path(values[name]).resolve())
+        for name in ("dataset", "graphs")
+        if isinstance(values.get(name), str) and values[name] not in DATASETS and Path(values[name]).exists()
+    }
+    return {**values, **paths}
 
 
 @contextmanager

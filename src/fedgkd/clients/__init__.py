@@ -1,7 +1,17 @@
 """Clients, held as a batch: axis 0 of every tensor is the client."""
 
 from fedgkd.clients.batch import ClientBatch, Tensors
-from fedgkd.clients.graphs import DenseFeatures, Features, GraphBatch, GraphView, SmallGraphs, SparseFeatures
+from fedgkd.clients.graphs import (
+    DenseFeatures,
+    Features,
+    GraphBatch,
+    GraphView,
+    JoinedFeatures,
+    LinearFeatures,
+    SmallGraphs,
+    SparseFeatures,
+    StackedFeatures,
+)
 from fedgkd.clients.structure import DenseStructure, SparseStructure, Structure
 
 __all__ = [
@@ -11,9 +21,12 @@ __all__ = [
     "Features",
     "GraphBatch",
     "GraphView",
+    "JoinedFeatures",
+    "LinearFeatures",
     "SmallGraphs",
     "SparseFeatures",
     "SparseStructure",
+    "StackedFeatures",
     "Structure",
     "Tensors",
 ]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgkd.clients.graphs import GraphBatch
@@ -26,6 +27,7 @@ class ClientBatch:
         ids: Numbers of the clients in the federation; they decide each client's random draws.
         graphs: Their graphs.
         seed: The run's seed.
+        members: For a pool, which counts as one client, the nodes in it that each real client has.
 
     Attributes:
         state: Private tensors that stay with the clients from round to round (weights, optimiser moments).
@@ -36,10 +38,15 @@ class ClientBatch:
     """
 
     def __init__(
-        self, ids: Sequence[int], graphs: Sequence[Graph], seed: int, device: torch.device | str = "cpu"
+        self,
+        ids: Sequence[int],
+        graphs: Sequence[Graph],
+        seed: int,
+        device: torch.device | str = "cpu",
+        members: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
         self.ids = tuple(ids)
-        self.graph = GraphBatch(graphs, device)
+        self.graph = GraphBatch(graphs, device, members)
         self.seed = seed
         self.state: Tensors = {}
         self.received: Tensors = {}

@@ -10,9 +10,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgkd.clients.blocks import BlockMatrix
+from fedgkd.clients.encodings import structure_encoding
 from fedgkd.clients.structure import SparseStructure, Structure
 from fedgkd.data.graph import Graph
 
@@ -44,6 +46,37 @@ class SparseFeatures(Features):
         return self._matrix @ weight
 
 
+class JoinedFeatures(Features):
+    """Node features beside hidden states, ``[x ‖ h]``, without a copy of either."""
+
+    def __init__(self, x: Features, h: Tensor) -> None:
+        self._x, self._h = x, h
+
+    def product(self, weight: Tensor) -> Tensor:
+        split = weight.shape[1] - self._h.shape[2]
+        return self._x.product(weight[:, :split]) + torch.bmm(self._h, weight[:, split:])
+
+
+class StackedFeatures(Features):
+    """The features of some nodes above those of others."""
+
+    def __init__(self, *parts: Features) -> None:
+        self._parts = parts
+
+    def product(self, weight: Tensor) -> Tensor:
+        return torch.cat([part.product(weight) for part in self._parts], dim=1)
+
+
+class LinearFeatures(Features):
+    """Features ``h @ map + offset`` of hidden states; they are never written out, which is cheap for wide features."""
+
+    def __init__(self, h: Tensor, map_: Tensor, offset: Tensor) -> None:
+        self._h, self._map, self._offset = h, map_, offset
+
+    def product(self, weight: Tensor) -> Tensor:
+        return torch.baddbmm(torch.bmm(self._offset, weight), self._h, torch.bmm(self._map, weight))
+
+
 class GraphView(Protocol):
     """What a model sees of a batch of graphs."""
 
@@ -62,31 +95,62 @@ class SmallGraphs(NamedTuple):
 
 
 class GraphBatch:
-    """Features, structure, labels and splits of several clients; padded nodes belong to no split."""
+    """Features, structure, labels and splits of several clients; padded nodes belong to no split.
 
-    def __init__(self, graphs: Sequence[Graph], device: torch.device | str = "cpu") -> None:
+    Args:
+        graphs: One graph per client, or one that pools the nodes of many.
+        members: For a pool, the nodes in it that each client has and is scored by.
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence[Graph],
+        device: torch.device | str = "cpu",
+        members: Sequence[NDArray[np.int64]] | None = None,
+    ) -> None:
         self.graphs = tuple(graphs)
         self.device = torch.device(device)
+        self._members = members
         self.num_nodes = [graph.num_nodes for graph in graphs]
         self.padded_nodes = max(self.num_nodes)
         self.num_classes = graphs[0].num_classes
         self.structure: Structure = SparseStructure([graph.adjacency() for graph in graphs], self.padded_nodes, device)
-        self.y = self._padded([np.maximum(graph.y, 0) for graph in graphs], np.int64)
+        self.y = self.padded([np.maximum(graph.y, 0) for graph in graphs], np.int64)
         masks = [graph.masks or (np.zeros(graph.num_nodes, bool),) * 3 for graph in graphs]
-        self.splits = torch.stack([self._padded([mask[k] for mask in masks], np.bool_) for k in range(3)], dim=1)
-
-    @property
-    def num_clients(self) -> int:
-        return len(self.graphs)
+        self.splits = torch.stack([self.padded([mask[k] for mask in masks], np.bool_) for k in range(3)], dim=1)
+        self._encodings: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
     def features(self) -> Features:
         stored = sum(_count_nonzero(graph) for graph in self.graphs)
         cells = sum(graph.num_nodes * graph.num_features for graph in self.graphs)
         if stored > SPARSE_SHARE * cells:
-            return DenseFeatures(self._padded([_dense(graph) for graph in self.graphs], np.float32))
+            return DenseFeatures(self.padded([_dense(graph) for graph in self.graphs], np.float32))
         blocks = [sp.csr_array(graph.x) for graph in self.graphs]
         return SparseFeatures(BlockMatrix(blocks, self.padded_nodes, self.graphs[0].num_features, self.device))
+
+    @cached_property
+    def present(self) -> Tensor:
+        """Which nodes are real, not padding: ``(clients, nodes)``."""
+        sizes = torch.tensor(self.num_nodes, device=self.device)
+        return torch.arange(self.padded_nodes, device=self.device) < sizes.unsqueeze(1)
+
+    @cached_property
+    def scored(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Client, split and position in the flattened batch of every node that a client is scored by."""
+        own = [row * self.padded_nodes + np.arange(nodes) for row, nodes in enumerate(self.num_nodes)]
+        members = own if self._members is None else self._members
+        client = np.repeat(np.arange(len(members)), [len(nodes) for nodes in members])
+        position = torch.from_numpy(np.concatenate(members)).to(self.device)
+        row, split = self.splits.transpose(1, 2).flatten(0, 1)[position].nonzero(as_tuple=True)
+        return torch.from_numpy(client).to(self.device)[row], split, position[row]
+
+    @cached_property
+    def num_scored(self) -> Tensor:
+        """How many nodes each client has in each split: ``(clients, splits)``."""
+        client, split, _ = self.scored
+        clients, splits = len(self._members or self.graphs), self.splits.shape[1]
+        return torch.bincount(client * splits + split, minlength=clients * splits).view(clients, splits)
 
     @cached_property
     def train_nodes(self) -> tuple[Tensor, Tensor]:
@@ -94,7 +158,16 @@ class GraphBatch:
         train = self.splits[:, 0]
         return train.reshape(-1).nonzero().squeeze(1), train.nonzero()[:, 0]
 
-    def _padded(self, arrays: Sequence[np.ndarray], dtype: type) -> Tensor:
+    def encoding(self, walk_steps: int, max_degree: int) -> Tensor:
+        """Structure encodings of all nodes: ``(clients, nodes, walk_steps + max_degree)``, made when first needed."""
+        sizes = (walk_steps, max_degree)
+        if sizes not in self._encodings:
+            arrays = [structure_encoding(graph, *sizes) for graph in self.graphs]
+            self._encodings[sizes] = self.padded(arrays, np.float32)
+        return self._encodings[sizes]
+
+    def padded(self, arrays: Sequence[np.ndarray], dtype: type) -> Tensor:
+        """One array per client, each a row per node, as one tensor ``(clients, nodes, …)`` with zeros for padding."""
         out = np.zeros((len(arrays), self.padded_nodes, *arrays[0].shape[1:]), dtype)
         for row, array in zip(out, arrays, strict=True):
             row[: len(array)] = array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,14 +19,14 @@ class Mixing:
         weights: ``(clients, clients)`` float64, rows sum to 1; row i says how client i's next model is mixed.
         relation, kernel: The matrices R and S behind it, where there are any; for the record.
         memory: What the server keeps for its next round, stored with the run.
-        facts: Numbers for the record of the round.
+        facts: What the record of the round says of it: plain values that JSON can hold.
     """
 
     weights: Tensor
     relation: Tensor | None = None
     kernel: Tensor | None = None
     memory: Tensors = field(default_factory=dict)
-    facts: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def mix(weights: Tensor, uploads: Tensors) -> Tensors:

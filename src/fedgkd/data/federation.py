@@ -24,6 +24,7 @@ class Federation:
         seed: The seed that decided splits and partition; None for graphs that came as they are.
         node_ids: For a partitioned graph, the node numbers in the whole graph, per client.
         names: Client names, for messages and files.
+        whole: For a partitioned graph, that graph with its splits and all its edges: what only a simulation has.
 
     Raises:
         DataError: If the clients do not share features and classes, or one has no training node.
@@ -35,6 +36,7 @@ class Federation:
     seed: int | None = None
     node_ids: tuple[NDArray[np.int64], ...] | None = None
     names: tuple[str, ...] = ()
+    whole: Graph | None = None
 
     def __post_init__(self) -> None:
         if not self.graphs:

@@ -54,8 +54,7 @@ def partition(
         SettingError: If the setting is unknown or the number of clients does not fit.
         DataError: If a client gets no training node.
     """
-    if setting not in SETTINGS:
-        raise SettingError(f"unknown partition setting '{setting}'; choose from {', '.join(SETTINGS)}")
+    check_clients(clients, setting)
     if not 1 <= clients <= graph.num_nodes:
         raise SettingError(f"{clients} clients are not possible: {graph.name} has {graph.num_nodes} nodes")
     whole = random_split(graph, seed, ratios)
@@ -66,7 +65,16 @@ def partition(
         setting=setting,
         seed=seed,
         node_ids=tuple(parts),
+        whole=whole,
     )
+
+
+def check_clients(clients: int, setting: str) -> None:
+    """Raise if the setting is unknown, or no graph whatever could be divided so among that many clients."""
+    if setting not in SETTINGS:
+        raise SettingError(f"unknown partition setting '{setting}'; choose from {', '.join(SETTINGS)}")
+    if setting == "overlapping" and clients % DRAWS_PER_PART:
+        raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
 
 
 def _non_overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
@@ -74,8 +82,6 @@ def _non_overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[N
 
 
 def _overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
-    if clients % DRAWS_PER_PART:
-        raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
     draw = stream(seed, "overlap")
     return [
         draw.choice(part, max(1, len(part) // 2), replace=False)

@@ -122,14 +122,20 @@ def edge_homophily(graph: Graph) -> float:
     return _mean_or_nan(labels[0, counted] == labels[1, counted])
 
 
-def label_divergence(federation: Federation) -> NDArray[np.float64]:
-    """Jensen–Shannon divergence, in nats, between the label distributions of every two clients, ``(n, n)``.
-
-    All labelled nodes of a client count, whatever mask they are in.
-    """
-    counts = np.stack(
+def label_counts(federation: Federation) -> NDArray[np.int64]:
+    """How many nodes of each class every client has, whatever mask they are in: ``(clients, classes)``."""
+    return np.stack(
         [np.bincount(graph.y[graph.y != UNLABELLED], minlength=graph.num_classes) for graph in federation.graphs]
     )
+
+
+def label_divergence(federation: Federation) -> NDArray[np.float64]:
+    """Jensen–Shannon divergence, in nats, between the label distributions of every two clients, ``(n, n)``."""
+    return jensen_shannon(label_counts(federation))
+
+
+def jensen_shannon(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Divergence in nats between every two rows of counts."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     entropy = _entropy(shares)
     mixed = _entropy((shares[:, None] + shares[None]) / 2)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
+from fedgkd.data.pooling import Pool
 from fedgkd.engines.memory import reuse_freed_memory
 
 Task = Callable[[ClientBatch, Tensors], Tensors]
@@ -22,18 +23,21 @@ _LARGEST_RATIO = 2.0
 class InProcessEngine:
     """Runs a task for a cohort of clients and gathers what they return.
 
+    Args:
+        graphs: One graph per client; or a pool of all clients' nodes, which is one client to the tasks.
+
     Attributes:
         bytes_down, bytes_up: What the last task moved, per client of the cohort.
         seconds: Time of the last task by activity, over all batches.
     """
 
-    def __init__(self, graphs: Sequence[Graph], seed: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, graphs: Sequence[Graph] | Pool, seed: int, device: torch.device | str = "cpu") -> None:
         reuse_freed_memory()
-        self.num_clients = len(graphs)
-        self.batches = [
-            ClientBatch(ids, [graphs[i] for i in ids], seed, device)
-            for ids in size_buckets([g.num_nodes for g in graphs])
-        ]
+        if isinstance(graphs, Pool):
+            self.batches = [ClientBatch([0], [graphs.graph], seed, device, graphs.members)]
+        else:
+            buckets = size_buckets([graph.num_nodes for graph in graphs])
+            self.batches = [ClientBatch(ids, [graphs[i] for i in ids], seed, device) for ids in buckets]
         self.bytes_down = 0
         self.bytes_up = 0
         self.seconds: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedgkd.algorithms import ALGORITHMS, Algorithm
+from fedgkd.algorithms import METHODS, Algorithm
 from fedgkd.data.federation import Federation
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
@@ -25,7 +25,7 @@ def run(
     """Train a federation and return the finished run.
 
     Args:
-        algorithm: A name of :data:`~fedgkd.algorithms.ALGORITHMS`, or a class of your own.
+        algorithm: A name of :data:`~fedgkd.algorithms.METHODS`, or a class of your own.
         federation: The clients' graphs; by default the dataset and partition that the settings name.
         out: Folder for the run's files; none are written without it.
         data_dir: Folder with the published files of the datasets.
@@ -50,5 +50,5 @@ def run(
 def _name(algorithm: str | type[Algorithm]) -> str:
     if isinstance(algorithm, str):
         return algorithm
-    known = next((name for name, kind in ALGORITHMS.items() if kind is algorithm), None)
+    known = next((name for name, kind in METHODS.items() if kind is algorithm), None)
     return known or f"{algorithm.__module__}:{algorithm.__qualname__}"

@@ -2,13 +2,14 @@
 
 Two slots are overwritten in turn, so the previous checkpoint stays whole while the next one is written. Overwriting
 pages that a file already has is several times cheaper than writing a new file. A slot counts only together with its
-small description, which is put in place last and holds a checksum of the tensors.
+small description, which is put in place last and holds a checksum of both.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ _SLOTS = 2
 class Stored:
     """A checkpoint read back: named tensors and the facts beside them."""
 
+    serial: int
     tensors: Tensors
     facts: dict[str, Any]
 
@@ -41,74 +43,56 @@ class Slots:
         self._name = name
 
     def write(self, serial: int, tensors: Tensors, facts: Mapping[str, Any]) -> None:
-        """Store ``tensors`` under a serial number that grows with every call."""
+        """Store ``tensors`` and what JSON can hold under a serial number that grows with every call."""
         slot = serial % _SLOTS
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             # Whatever this slot held is void from here on.
-            self._facts(slot).unlink(missing_ok=True)
-            checksum = write_safetensors(self._tensors(slot), tensors)
+            self._description(slot).unlink(missing_ok=True)
+            write_safetensors(self._tensors(slot), tensors)
         except OSError as error:
             raise RunError(f"cannot write the checkpoint {self._tensors(slot)}: {error.strerror or error}") from error
-        description = {"serial": serial, "checksum": checksum, **facts}
-        atomic_write_text(self._facts(slot), json.dumps(description), RunError)
+        description = {"serial": serial, "facts": facts}
+        text = json.dumps(description | {"checksum": _checksum(tensors, description)}, allow_nan=False)
+        atomic_write_text(self._description(slot), text, RunError)
 
-    def read(self) -> tuple[Stored | None, list[str]]:
-        """The newest whole checkpoint, and a sentence for every newer one that was not usable."""
-        problems: list[str] = []
-        found = [self._description(slot, problems) for slot in range(_SLOTS)]
-        for description in sorted((d for d in found if d), key=lambda d: -int(d["serial"])):
-            stored = self._load(description, problems)
-            if stored is not None:
-                return stored, problems
-        return None, problems
+    def newest_first(self, problems: list[str]) -> list[Stored]:
+        """Every whole checkpoint; ``problems`` gets a sentence for each one that is not."""
+        found = (self._read(slot, problems) for slot in range(_SLOTS))
+        return sorted((stored for stored in found if stored), key=lambda stored: -stored.serial)
 
-    def read_serial(self, serial: int) -> Stored | None:
+    def read(self, serial: int) -> Stored | None:
         """The checkpoint with that serial number, if it is still there and whole."""
-        problems: list[str] = []
-        description = self._description(serial % _SLOTS, problems)
-        if description is None or description["serial"] != serial:
-            return None
-        return self._load(description, problems)
+        stored = self._read(serial % _SLOTS, [])
+        return stored if stored and stored.serial == serial else None
 
-    def _description(self, slot: int, problems: list[str]) -> dict[str, Any] | None:
-        path = self._facts(slot)
-        try:
-            description = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            problems.append(f"{path.name} is damaged")
-            return None
-        if not isinstance(description, dict) or not isinstance(description.get("serial"), int):
-            problems.append(f"{path.name} is damaged")
-            return None
-        return description
-
-    def _load(self, description: dict[str, Any], problems: list[str]) -> Stored | None:
+    def _read(self, slot: int, problems: list[str]) -> Stored | None:
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors.torch import load
 
-        path = self._tensors(description["serial"] % _SLOTS)
+        if not self._description(slot).exists():
+            return None
         try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError):
-            problems.append(f"{path.name} is damaged")
-            return None
-        if _checksum(tensors) != description.get("checksum"):
-            problems.append(f"{path.name} is damaged")
-            return None
-        return Stored(tensors, description)
+            description = json.loads(self._description(slot).read_text(encoding="utf-8"))
+            checksum = description.pop("checksum")
+            # Not mapped into memory: the file will be overwritten while the tensors are in use.
+            tensors = load(self._tensors(slot).read_bytes())
+            if _checksum(tensors, description) == checksum:
+                return Stored(description["serial"], tensors, description["facts"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
+            pass  # whatever stands there is not what was written
+        problems.append(f"the checkpoint {self._tensors(slot).stem} is damaged")
+        return None
 
     def _tensors(self, slot: int) -> Path:
         return self._folder / f"{self._name}-{slot}.safetensors"
 
-    def _facts(self, slot: int) -> Path:
+    def _description(self, slot: int) -> Path:
         return self._folder / f"{self._name}-{slot}.json"
 
 
-def write_safetensors(path: Path, tensors: Tensors) -> int:
-    """Write the safetensors format over whatever the file holds, in place; returns the checksum of the tensors.
+def write_safetensors(path: Path, tensors: Tensors) -> None:
+    """Write the safetensors format over whatever the file holds, in place.
 
     The library's own writer always makes a new file, and fresh pages cost most of the time.
     """
@@ -132,7 +116,6 @@ def write_safetensors(path: Path, tensors: Tensors) -> int:
         os.ftruncate(handle, position)
     finally:
         os.close(handle)
-    return _checksum(tensors)
 
 
 def _write_at(handle: int, data: bytes | memoryview, position: int) -> int:
@@ -145,9 +128,9 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> int:
     return position
 
 
-def _checksum(tensors: Tensors) -> int:
+def _checksum(tensors: Tensors, description: Mapping[str, Any]) -> int:
     """The sum of all bytes read as 64-bit words: at memory speed, and enough to notice a torn or damaged file."""
-    total = 0
+    total = zlib.crc32(json.dumps(description).encode())
     for tensor in tensors.values():
         raw = tensor.detach().cpu().contiguous().numpy().reshape(-1).view(np.uint8)
         whole = len(raw) // 8 * 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,20 +13,20 @@ from typing import Any
 
 import tomli_w
 
-from fedgkd.algorithms import ALGORITHMS, Algorithm
+from fedgkd.algorithms import METHODS, Algorithm, Oracle
 from fedgkd.data.datasets import DATASETS
 from fedgkd.data.partition import SETTINGS as PARTITIONS
 from fedgkd.data.synthetic import parse_options
 from fedgkd.errors import SettingError
 from fedgkd.models import BACKBONES, Network
-from fedgkd.settings import check, setting, suggest
+from fedgkd.settings import NONE, check, setting, suggest
 
 
 @dataclass(frozen=True)
 class RunSettings:
     """Settings of a run, whatever the algorithm."""
 
-    algorithm: str = setting("fedgkd", f"one of {', '.join(ALGORITHMS)}, or module:Class of your own")
+    algorithm: str = setting("fedgkd", f"one of {', '.join(METHODS)}, or module:Class of your own")
     dataset: str = setting("cora", f"one of {', '.join(DATASETS)}, or a path to your own graph")
     graphs: str | None = setting(None, "folder with one graph per client, used instead of dataset and partition")
     label: str = setting("label", "label column of own nodes.csv files: its name or number")
@@ -75,6 +76,12 @@ class Config:
     method: Any
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    def __post_init__(self) -> None:
+        needed = {"participation": 1.0, "dropout_rate": 0.0, "select": "trained"}
+        for name, value in needed.items() if issubclass(self.algorithm, Oracle) else ():
+            if getattr(self.run, name) != value:
+                raise SettingError(f"{name} must be {value}: {self.run.algorithm} trains one model for all clients")
+
     @property
     def algorithm(self) -> type[Algorithm]:
         return find_algorithm(self.run.algorithm)
@@ -91,15 +98,12 @@ class Config:
         yield from dataclasses.fields(self.method)
 
     def to_toml(self) -> str:
-        """Complete: the run can be repeated from it. What is none stands as a comment: TOML has no word for it."""
-        lines = []
-        values = self.values()
-        for entry in self.fields():
-            meaning = entry.metadata.get("meaning", "")
-            if values[entry.name] is None:
-                lines.append(f"# {entry.name} = none  # {meaning}")
-            else:
-                lines.append(f"{tomli_w.dumps({entry.name: values[entry.name]}).strip()}  # {meaning}")
+        """Complete: the run can be repeated from it."""
+        values = {name: NONE if value is None else value for name, value in self.values().items()}
+        lines = [
+            f"{tomli_w.dumps({entry.name: values[entry.name]}).strip()}  # {entry.metadata.get('meaning', '')}"
+            for entry in self.fields()
+        ]
         return "\n".join(lines) + "\n"
 
 
@@ -129,9 +133,7 @@ def make_config(*sources: tuple[str, Mapping[str, Any]]) -> Config:
 
 def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> SettingError:
     owners = [
-        other
-        for other, kind in ALGORITHMS.items()
-        if name in {entry.name for entry in dataclasses.fields(kind.Settings)}
+        other for other, kind in METHODS.items() if name in {entry.name for entry in dataclasses.fields(kind.Settings)}
     ]
     if owners:
         return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
@@ -140,12 +142,15 @@ def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> Setting
 
 def find_algorithm(name: str) -> type[Algorithm]:
     """An algorithm of the dict, or a class of the user's own as ``module:Class``."""
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]
-    module_name, separator, class_name = name.partition(":")
-    if not separator:
-        hint = suggest(name, ALGORITHMS) or f"; known are {', '.join(ALGORITHMS)}, or module:Class for your own"
+    if name in METHODS:
+        return METHODS[name]
+    module_name, _, class_name = name.partition(":")
+    if not (module_name and class_name):
+        hint = suggest(name, METHODS) or f"; known are {', '.join(METHODS)}, or module:Class for your own"
         raise SettingError(f"there is no algorithm '{name}'{hint}")
+    if str(Path.cwd()) not in sys.path:
+        # A console script, unlike `python -m`, does not look for modules where it is called.
+        sys.path.append(str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except ImportError as error:

@@ -1,6 +1,7 @@
 """The files of a run: what is written, when, and how it is read back after a kill.
 
 config.toml       every setting: the run can be repeated from it
+clients.json      who the clients are: names, nodes per split, label counts
 metrics.jsonl     one line per round
 relations.npz     R, S and Q of every round (relations.bin while the run goes on)
 result.json       the figures of the finished run
@@ -57,28 +58,30 @@ class RunDirectory:
     def model_file(self, client: int) -> Path:
         return self.path / "models" / f"client-{client}.safetensors"
 
+    def check_unused(self) -> None:
+        """Raise if the folder holds a run or anything else."""
+        if self.config_file.exists():
+            how = "is finished" if self.result_file.exists() else f"can go on with: fedgkd resume {self.path}"
+            raise RunError(f"{self.path} already holds a run, which {how}; choose another --out for a new one")
+        if self.path.is_dir() and (crowd := next(self.path.iterdir(), None)):
+            raise RunError(f"{self.path} is not empty ({crowd.name}); choose another --out")
+
     def create(self, config: Config) -> None:
         """Claim an empty or new folder for a run.
 
         Raises:
             RunError: If something is there already, or the folder cannot be written.
         """
-        if self.config_file.exists():
-            how = "is finished" if self.result_file.exists() else f"can go on with: fedgkd resume {self.path}"
-            raise RunError(f"{self.path} already holds a run, which {how}; choose another --out for a new one")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            crowd = next(self.path.iterdir(), None)
-        except OSError as error:
-            raise RunError(f"cannot use {self.path} for a run: {error.strerror or error}") from error
-        if crowd is not None:
-            raise RunError(f"{self.path} is not empty ({crowd.name}); choose another --out")
+        self.check_unused()
         atomic_write_text(self.config_file, config.to_toml(), RunError)
 
     def load_config(self) -> Config:
         if not self.config_file.exists():
             raise RunError(f"{self.path} holds no run (no config.toml); start one with: fedgkd run --out {self.path}")
         return make_config((str(self.config_file), read_config_file(self.config_file)))
+
+    def describe_clients(self, clients: dict[str, Any]) -> None:
+        atomic_write_text(self.path / "clients.json", json.dumps(clients, allow_nan=False) + "\n", RunError)
 
     def append_round(self, record: dict[str, Any], matrices: NDArray[np.float32]) -> None:
         """Add a round's record and its matrices R, S, Q ``(3, clients, clients)``."""
@@ -91,13 +94,22 @@ class RunDirectory:
             raise RunError(f"cannot write to {self.path}: {error.strerror or error}") from error
 
     def rewind(self, rounds: int, num_clients: int) -> None:
-        """Drop what was written after that round: it will be computed again."""
-        if rounds == 0 and not self.metrics_file.exists():
-            return
-        lines = self.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)[:rounds]
+        """Drop what was written after that round: it will be computed again.
+
+        Raises:
+            RunError: If the records of an earlier round are missing.
+        """
+        try:
+            for log in (self.metrics_file, self._relations_log):
+                log.touch()
+            lines = self.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)[:rounds]
+            log_bytes = rounds * len(MATRICES) * num_clients**2 * np.float32().nbytes
+            if len(lines) < rounds or self._relations_log.stat().st_size < log_bytes:
+                raise RunError(f"{self.path}: the records of rounds before {rounds + 1} are missing; start a new run")
+            os.truncate(self._relations_log, log_bytes)
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read the records of {self.path}: {error}") from error
         atomic_write_text(self.metrics_file, "".join(lines), RunError)
-        if self._relations_log.exists():
-            os.truncate(self._relations_log, rounds * self._matrices_bytes(num_clients))
 
     def finish(self, result: dict[str, Any], num_clients: int) -> None:
         """Write the relations and, last of all, the result: its presence means that the run is whole."""
@@ -108,12 +120,10 @@ class RunDirectory:
         self._relations_log.unlink()
 
     def read_result(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(self.result_file.read_text(encoding="utf-8"))
-        return result
-
-    @staticmethod
-    def _matrices_bytes(num_clients: int) -> int:
-        return len(MATRICES) * num_clients * num_clients * 4
+        try:
+            return dict(json.loads(self.result_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{self.result_file} is damaged: {error}") from error
 
 
 def next_free(folder: Path, name: str) -> Path:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
 
 from fedgkd.data.federation import Federation
 from fedgkd.data.own import open_graph, read_federation
@@ -17,3 +21,21 @@ def build_federation(settings: RunSettings, data_dir: Path | None = None) -> Fed
         return read_federation(folder, label=settings.label, seed=settings.seed, ratios=settings.ratios)
     graph = open_graph(settings.dataset, data_dir, label=settings.label, **settings.synthetic_options)
     return partition(graph, settings.clients, settings.partition, settings.seed, ratios=settings.ratios)
+
+
+def federation_settings(settings: RunSettings) -> RunSettings:
+    """Those settings that decide the federation, the others as by default: equal ones, equal federation."""
+    deciding = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "seed")
+    ratios = ("train_ratio", "val_ratio", "test_ratio")
+    return RunSettings(**{name: getattr(settings, name) for name in (*deciding, *ratios)})
+
+
+def fingerprint(federation: Federation) -> str:
+    """SHA-256 of all that training sees: the partition and every client's features."""
+    digest = hashlib.sha256(federation.partition_hash.encode())
+    for graph in federation.graphs:
+        x = graph.x
+        for part in (x.indptr, x.indices, x.data) if isinstance(x, sp.csr_array) else (x,):
+            digest.update(f"{part.shape} {part.dtype}".encode())
+            digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()

@@ -11,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
 from fedgkd.atomic import atomic_write
 from fedgkd.clients import GraphBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.errors import DataError, RunError
+from fedgkd.errors import DataError, RunError, SettingError
 from fedgkd.models import MODELS, Model
 
 _FORMAT = "fedgkd-model-1"
@@ -41,33 +41,32 @@ class PersonalModel:
             "feature_names": self.feature_names,
             "origin": dict(self.origin or {}),
         }
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.params.items()}
+        data = save(tensors, metadata={"fedgkd": json.dumps(description)})
         with atomic_write(path, RunError) as temporary:
-            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.params.items()}
-            save_file(tensors, temporary, metadata={"fedgkd": json.dumps(description)})
+            temporary.write_bytes(data)
 
     @classmethod
     def load(cls, path: Path) -> PersonalModel:
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                params = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            description = json.loads(metadata["fedgkd"])
-            fields = description["model"]
-            model = MODELS[fields.pop("kind")](**fields)
+            data = path.read_bytes()
         except OSError as error:
             raise RunError(f"cannot read the model {path}: {error.strerror or error}") from error
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        try:
+            params = load(data)
+            description = json.loads(_header(data)["__metadata__"]["fedgkd"])
+            if description["format"] != _FORMAT:
+                raise RunError(f"{path} has the format {description['format']}; this version reads {_FORMAT} only")
+            fields = description["model"]
+            model = MODELS[fields.pop("kind")](**fields)
+            expected = {name: (1, *parameter.shape) for name, parameter in model.parameters.items()}
+            names = _names(description["class_names"]), _names(description["feature_names"])
+            personal = cls(model, params, *names, description["origin"])
+        except (SafetensorError, SettingError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
-        expected = {name: (1, *parameter.shape) for name, parameter in model.parameters.items()}
         if {name: tuple(tensor.shape) for name, tensor in params.items()} != expected:
             raise RunError(f"{path}: the tensors do not fit the model that the file describes")
-        return cls(
-            model,
-            params,
-            _names(description["class_names"]),
-            _names(description["feature_names"]),
-            description["origin"],
-        )
+        return personal
 
     @torch.no_grad()
     def probabilities(self, graph: Graph) -> NDArray[np.float32]:
@@ -92,6 +91,12 @@ class PersonalModel:
             pairs = zip(graph.feature_names, self.feature_names, strict=True)
             column, (theirs, ours) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
             raise DataError(f"{graph.name}: feature column {column} is '{theirs}', but the model knows it as '{ours}'")
+
+
+def _header(data: bytes) -> Any:
+    """The JSON before the tensors of a safetensors file, which its library reads only from a path."""
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + length])
 
 
 def _names(values: list[str] | None) -> tuple[str, ...] | None:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.clients import Tensors
+from fedgkd.experiments.selection import prefers_received
 from fedgkd.training.evaluation import SPLITS
 
 Array = NDArray[np.float64]
-VAL, TEST = SPLITS.index("val"), SPLITS.index("test")
 MODELS = ("trained", "received", "selected")
 
 
@@ -36,24 +36,25 @@ class Scoreboard:
 
         return cls(unknown(), unknown(), np.full(clients, np.nan), np.full((clients, len(SPLITS)), np.nan))
 
-    def update(self, uploads: Tensors, cohort: Sequence[int], select: str) -> NDArray[np.bool_]:
-        """Take in a round's reports; returns for whom of the cohort the received model is the selected one."""
+    def update(self, uploads: Tensors, cohort: Sequence[int], select: str) -> None:
+        """Take in a round's reports; with ``select`` "client", each is scored by the model that it prefers."""
         rows = list(cohort)
         report = {name: uploads[name].cpu().numpy() for name in _REPORTED}
-        for model in ("trained", "received"):
-            self.accuracy[model][rows] = report[f"{model}_accuracy"]
-            self.macro_f1[model][rows] = report[f"{model}_macro_f1"]
-        prefers_received = report["received_accuracy"][:, VAL] > report["trained_accuracy"][:, VAL]
-        prefers_received &= select == "client"
-        for kind in (self.accuracy, self.macro_f1):
-            kind["selected"][rows] = np.where(prefers_received[:, None], kind["received"][rows], kind["trained"][rows])
+        received = prefers_received(uploads).cpu().numpy()[:, None] & (select == "client")
+        for kind, known in (("accuracy", self.accuracy), ("macro_f1", self.macro_f1)):
+            for model in ("trained", "received"):
+                known[model][rows] = report[f"{model}_{kind}"]
+            known["selected"][rows] = np.where(received, report[f"received_{kind}"], report[f"trained_{kind}"])
         self.loss[rows] = report["loss"]
         self.nodes[rows] = report["nodes"]
-        return prefers_received
 
     @property
     def everybody_known(self) -> bool:
         return bool(np.isfinite(self.nodes).all())
+
+    @property
+    def mean_loss(self) -> float:
+        return _mean(self.loss)
 
     def mean(self, model: str, split: int) -> float:
         """Unweighted mean over the clients that have nodes in the split."""
@@ -62,14 +63,20 @@ class Scoreboard:
     def mean_macro_f1(self, model: str, split: int) -> float:
         return _mean(self.macro_f1[model][:, split])
 
+    def clients_without(self, split: int) -> int:
+        """How many clients are left out of a mean because they have no node in the split."""
+        return int((self.nodes[:, split] == 0).sum())
+
     def weighted_mean(self, model: str, split: int) -> float:
         """Mean over nodes: every client counts by its nodes in the split."""
         values, counts = self.accuracy[model][:, split], self.nodes[:, split]
         there = np.isfinite(values) & (counts > 0)
         return float(np.average(values[there], weights=counts[there])) if there.any() else float("nan")
 
-    def per_client(self, split: int, model: str = "selected") -> list[float | None]:
-        return [_finite(value) for value in self.accuracy[model][:, split]]
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> Scoreboard:
+        """From nested lists, with None for what is not known."""
+        return cls(**{name: _as_arrays(value) for name, value in values.items()})
 
 
 _REPORTED = (
@@ -103,6 +110,7 @@ def _mean(values: Array) -> float:
     return float(there.mean()) if len(there) else float("nan")
 
 
-def _finite(value: float) -> float | None:
-    """JSON has no NaN: what is not known is null."""
-    return float(value) if np.isfinite(value) else None
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_arrays(entry) for key, entry in value.items()}
+    return np.array(value, dtype=np.float64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,13 +23,15 @@ Input = Features | Tensor
 
 @dataclass(frozen=True)
 class Parameter:
-    """Shape of one client's parameter and its start: uniform in ±bound, zero if the bound is 0."""
+    """Shape of one client's parameter and its start: uniform in centre ± bound, all the centre if the bound is 0."""
 
     shape: tuple[int, ...]
     bound: float = 0.0
+    centre: float = 0.0
 
     def draw(self, source: np.random.Generator) -> NDArray[np.float32]:
-        return source.uniform(-self.bound, self.bound, self.shape).astype(np.float32)
+        low, high = self.centre - self.bound, self.centre + self.bound
+        return source.uniform(low, high, self.shape).astype(np.float32)
 
 
 def glorot(rows: int, columns: int, shape: tuple[int, ...] | None = None) -> Parameter:
@@ -38,6 +41,22 @@ def glorot(rows: int, columns: int, shape: tuple[int, ...] | None = None) -> Par
 def project(h: Input, weight: Tensor) -> Tensor:
     """``h @ weight`` for every client."""
     return h.product(weight) if isinstance(h, Features) else torch.bmm(h, weight)
+
+
+def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
+    bound = inputs**-0.5
+    return {"weight": Parameter((inputs, outputs), bound), "bias": Parameter((1, outputs), bound)}
+
+
+def linear(h: Tensor, p: Tensors) -> Tensor:
+    """``h @ weight + bias`` for every client."""
+    return torch.baddbmm(p["bias"], h, p["weight"])
+
+
+class Neighbourhood(Protocol):
+    """As much of a structure as a layer that averages over neighbours needs."""
+
+    def mean(self, h: Tensor) -> Tensor: ...
 
 
 class Layer(ABC):
@@ -70,7 +89,7 @@ class SAGE(Layer):
             "bias": Parameter((1, outputs)),
         }
 
-    def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
+    def apply(self, h: Input, structure: Neighbourhood, p: Tensors) -> Tensor:
         return structure.mean(project(h, p["weight_neighbour"])) + project(h, p["weight_self"]) + p["bias"]
 
 

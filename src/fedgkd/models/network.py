@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedgkd.clients import GraphView, Tensors
+from fedgkd.clients import GraphBatch, GraphView, Tensors
 from fedgkd.errors import SettingError
-from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter
+from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter, linear, linear_parameters
 from fedgkd.randomness import stream
 
 BACKBONES: dict[str, Layer] = {"gcn": GCN(), "sage": SAGE(), "gat": GAT(), "gin": GIN()}
@@ -36,8 +36,12 @@ class Model(ABC):
         """Every parameter of one client's model."""
 
     @abstractmethod
-    def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
+    def __call__(self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None) -> Tensor:
         """Logits ``(clients, nodes, classes)``; without ``dropout`` the model is being used, not trained."""
+
+    def trains(self, parameter: str) -> bool:
+        """Whether local training moves that parameter; the others stay as an algorithm's start left them."""
+        return True
 
     def initial(self, seed: int, clients: int, device: torch.device | str = "cpu") -> Tensors:
         """The same starting weights for every client."""
@@ -71,13 +75,9 @@ class Network(Model):
         named: dict[str, Parameter] = {}
         inputs = self.num_features
         for depth in range(self.layers):
-            for name, parameter in BACKBONES[self.backbone].parameters(inputs, self.hidden).items():
-                named[f"convs.{depth}.{name}"] = parameter
+            named |= under(f"convs.{depth}.", BACKBONES[self.backbone].parameters(inputs, self.hidden))
             inputs = self.hidden
-        bound = self.hidden**-0.5
-        named[f"{READOUT}weight"] = Parameter((self.hidden, self.num_classes), bound)
-        named[f"{READOUT}bias"] = Parameter((1, self.num_classes), bound)
-        return named
+        return named | under(READOUT, linear_parameters(self.hidden, self.num_classes))
 
     def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
         return self.classify(params, self.embed(params, graph, dropout), dropout)
@@ -86,9 +86,7 @@ class Network(Model):
         """Output of the last convolution, before its ReLU: ``(clients, nodes, hidden)``."""
         h: Input = graph.features
         for depth in range(self.layers):
-            prefix = f"convs.{depth}."
-            own = {name.removeprefix(prefix): tensor for name, tensor in params.items() if name.startswith(prefix)}
-            h = BACKBONES[self.backbone].apply(h, graph.structure, own)
+            h = BACKBONES[self.backbone].apply(h, graph.structure, part(params, f"convs.{depth}."))
             if depth < self.layers - 1:
                 h = h.relu() if dropout is None else dropout(h.relu())
         assert isinstance(h, Tensor)
@@ -97,4 +95,14 @@ class Network(Model):
     def classify(self, params: Tensors, h: Tensor, dropout: Drop | None = None) -> Tensor:
         """Logits from the last convolution's output."""
         h = h.relu() if dropout is None else dropout(h.relu())
-        return torch.baddbmm(params[f"{READOUT}bias"], h, params[f"{READOUT}weight"])
+        return linear(h, part(params, READOUT))
+
+
+def part(params: Tensors, prefix: str) -> Tensors:
+    """The parameters whose names start with ``prefix``, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in params.items() if name.startswith(prefix)}
+
+
+def under(prefix: str, parameters: dict[str, Parameter]) -> dict[str, Parameter]:
+    """The opposite of :func:`part`: the same parameters with ``prefix`` before their names."""
+    return {prefix + name: parameter for name, parameter in parameters.items()}

@@ -9,6 +9,7 @@ from fedgkd.clients import ClientBatch, GraphBatch, Tensors
 from fedgkd.models import Model
 
 SPLITS = ("train", "val", "test")
+TRAIN, VAL, TEST = range(len(SPLITS))
 
 
 @torch.no_grad()
@@ -22,10 +23,10 @@ def evaluate(clients: ClientBatch, model: Model, params: Tensors) -> Tensors:
 
 def confusion(graph: GraphBatch, predicted: Tensor) -> Tensor:
     """Counts ``(clients, splits, true class, predicted class)``."""
-    clients, splits, classes = graph.num_clients, len(SPLITS), graph.num_classes
-    client, split, node = graph.splits.nonzero(as_tuple=True)
-    cell = (client * splits + split) * classes + graph.y[client, node]
-    flat = torch.bincount(cell * classes + predicted[client, node], minlength=clients * splits * classes**2)
+    (clients, splits), classes = graph.num_scored.shape, graph.num_classes
+    client, split, node = graph.scored
+    cell = (client * splits + split) * classes + graph.y.flatten()[node]
+    flat = torch.bincount(cell * classes + predicted.flatten()[node], minlength=clients * splits * classes**2)
     return flat.view(clients, splits, classes, classes).double()
 
 

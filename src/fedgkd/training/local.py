@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.clients import ClientBatch, GraphBatch, Tensors
 from fedgkd.models import Drop, Dropout, Model
 from fedgkd.settings import check, setting
 from fedgkd.training.evaluation import evaluate
@@ -38,7 +38,8 @@ def start_clients(clients: ClientBatch, model: Model) -> None:
     """The common initial model and an optimiser that has not stepped yet."""
     start = model.initial(clients.seed, len(clients), clients.device)
     clients.state.update({MODEL + name: tensor for name, tensor in start.items()})
-    clients.state.update(Adam(lr=1.0, weight_decay=0.0).start(start))
+    trained = {name: tensor for name, tensor in start.items() if model.trains(name)}
+    clients.state.update(Adam(lr=1.0, weight_decay=0.0).start(trained))
 
 
 def personal_model(clients: ClientBatch) -> Tensors:
@@ -60,7 +61,8 @@ def local_round(
     Args:
         download: Weights from the server; parameters that it does not hold stay as the client has them.
         shares: Whether a parameter of that name is uploaded.
-        proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½).
+        proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½) over the weights
+            of the download.
         penalty: A further term of the loss, from the weights now and those received.
 
     Returns:
@@ -72,10 +74,11 @@ def local_round(
         params[name].copy_(download[name])
     report = _named("received", evaluate(clients, model, received))
     with clients.timed("training"):
-        losses = _train(clients, params, received, model, settings, proximal, penalty)
+        pull = {name: proximal for name in params if proximal and name in download}
+        losses = _train(clients, params, received, model, settings, pull, penalty)
         report["loss"] = _recover(clients, params, received, losses)
     report |= _named("trained", evaluate(clients, model, params))
-    report["nodes"] = clients.graph.splits.sum(-1).double()
+    report["nodes"] = clients.graph.num_scored.double()
     clients.received = received
     return {name: tensor for name, tensor in params.items() if shares(name)} | report
 
@@ -86,37 +89,39 @@ def _train(
     anchor: Tensors,
     model: Model,
     settings: TrainingSettings,
-    pull: float,
+    pull: Mapping[str, float],
     penalty: Penalty | None,
 ) -> Tensor:
     """Train in place; returns the cross-entropy per client of the last epoch, before its step."""
     optimiser = Adam(settings.lr, settings.weight_decay)
     dropout = Dropout(clients, settings.dropout)
-    leaves = {name: tensor.requires_grad_() for name, tensor in params.items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in params.items() if model.trains(name)}
     losses = torch.empty(0)
     for _ in range(settings.local_epochs):
-        losses = training_loss(clients, model, leaves, dropout)
-        total = losses if penalty is None else losses + penalty(leaves, anchor)
+        losses = training_loss(clients, model, params, dropout)
+        total = losses if penalty is None else losses + penalty(params, anchor)
         grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
         with torch.no_grad():
-            if pull:
-                # The gradient of the proximal term, without a pass of autograd over all weights.
-                for name, grad in grads.items():
-                    grad.add_(params[name] - anchor[name], alpha=2 * pull)
-            optimiser.step(params, grads, clients.state)
-    for tensor in params.values():
+            # The gradient of the proximal term, without a pass of autograd over all weights.
+            for name, strength in pull.items():
+                grads[name].add_(params[name] - anchor[name], alpha=2 * strength)
+            optimiser.step(leaves, grads, clients.state)
+    for tensor in leaves.values():
         tensor.requires_grad_(False)
     return losses.detach()
 
 
 def training_loss(clients: ClientBatch, model: Model, params: Tensors, dropout: Drop | None) -> Tensor:
     """Mean cross-entropy over each client's training nodes: ``(clients,)``."""
-    graph = clients.graph
-    logits = model(params, graph, dropout).flatten(0, 1)
+    return classification_loss(clients.graph, model(params, clients.graph, dropout))
+
+
+def classification_loss(graph: GraphBatch, logits: Tensor) -> Tensor:
+    """Mean cross-entropy of ``logits`` over each client's training nodes: ``(clients,)``."""
     nodes, owner = graph.train_nodes
-    each = cross_entropy(logits[nodes], graph.y.flatten()[nodes], reduction="none")
-    total = each.new_zeros(len(clients)).index_add(0, owner, each)
-    return total / torch.bincount(owner, minlength=len(clients))
+    each = cross_entropy(logits.flatten(0, 1)[nodes], graph.y.flatten()[nodes], reduction="none")
+    total = each.new_zeros(len(logits)).index_add(0, owner, each)
+    return total / torch.bincount(owner, minlength=len(logits))
 
 
 def _recover(clients: ClientBatch, params: Tensors, received: Tensors, losses: Tensor) -> Tensor:

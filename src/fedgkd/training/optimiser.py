@@ -38,7 +38,8 @@ class Adam:
         counts = [steps[0].clone() if together else steps[row].clone() for _, row in views]
         adam(
             [params[name][row] for name, row in views],
-            [grads[name][row] for name, row in views],
+            # The fused kernel reads a gradient as if it were contiguous.
+            [grads[name].contiguous()[row] for name, row in views],
             [state[f"adam.first.{name}"][row] for name, row in views],
             [state[f"adam.second.{name}"][row] for name, row in views],
             [],

@@ -1,0 +1,418 @@
+"""``fedgkd compare``, ``tune`` and ``ablate``: many runs at once, and what comes of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedgkd.cli import console
+from fedgkd.cli.live import grid_progress, tuning_progress
+from fedgkd.cli.options import DataDir, Json, Synthetic, complete_dataset, complete_setting
+from fedgkd.errors import SettingError
+
+if TYPE_CHECKING:
+    from fedgkd.experiments.estimate import Estimate
+    from fedgkd.experiments.grid import Cell, Given, Place, State
+    from fedgkd.reporting.tables import Table
+
+Partition = Annotated[
+    str | None,
+    typer.Option(help="non-overlapping (the default), overlapping or louvain.", autocompletion=complete_setting),
+]
+Overlapping = Annotated[bool, typer.Option("--overlapping", help="Short for --partition overlapping.")]
+Clients = Annotated[
+    list[int] | None,
+    typer.Option(metavar="N...", min=1, help="Numbers of clients; 5 10 20 by default, 10 30 50 if overlapping."),
+]
+Seeds = Annotated[int, typer.Option(metavar="K", min=1, help="Every run is made with seeds 0 to K-1.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Label column of own nodes.csv files: its name or number.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE...", help="Any setting, for the algorithms that have it; see run --explain."
+    ),
+]
+Configs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder of tuned settings: <dataset>-<clients>-<setting>-<algorithm>.toml, without the clients for any "
+        "number of them, or <algorithm>.toml. The most specific file counts.",
+    ),
+]
+Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="Runs at the same time, each in a process of its own.")]
+Log = Annotated[str | None, typer.Option(metavar="TRACKER", help="Log every round to tensorboard or mlflow as well.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for all of it; the same command again goes on there.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the runs with an estimate of their time; run nothing.")]
+
+
+def compare(
+    out: Out,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME...",
+            help="Datasets (cora by default), or paths of graphs.",
+            autocompletion=complete_dataset,
+        ),
+    ] = None,
+    graphs: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR...", help="Folders with one graph per client, used as they are.")
+    ] = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    overlapping: Overlapping = False,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME...", help="Algorithms, or module:Class of your own; all of them by default."),
+    ] = None,
+    seeds: Seeds = 3,
+    rounds: Rounds = None,
+    jobs: Jobs = 1,
+    set_: Assignments = None,
+    configs: Configs = None,
+    label: LabelColumn = None,
+    synthetic: Synthetic = None,
+    log: Log = None,
+    data_dir: DataDir = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Run several algorithms on several federations, and compare them. What is finished is not run again."""
+    from fedgkd.algorithms import METHODS
+    from fedgkd.experiments.grid import Method, make_cells, own_graphs
+
+    names = list(METHODS) if algorithms in (None, ["all"]) else algorithms
+    places = [own_graphs(folder, label or "label") for folder in graphs or ()]
+    if dataset or not graphs:
+        places += _places(dataset or ["cora"], clients, _partition(partition, overlapping))
+    given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
+    cells = make_cells(out, places, [Method(name) for name in names], range(seeds), given)
+    grid = _Grid(cells, out, jobs, log, data_dir)
+    if dry_run:
+        grid.show_plan(json)
+    else:
+        grid.run()
+        grid.show_results(json, _comparison_tables)
+
+
+def ablate(
+    study: Annotated[str, typer.Argument(help="kernel, gamma, tau_s, tau, task_feature, distillation or motivation.")],
+    out: Out,
+    dataset: Annotated[
+        str, typer.Option(help="A dataset, or the path of a graph.", autocompletion=complete_dataset)
+    ] = "cora",
+    clients: Clients = None,
+    partition: Partition = None,
+    overlapping: Overlapping = False,
+    seeds: Seeds = 3,
+    rounds: Rounds = None,
+    jobs: Jobs = 1,
+    set_: Assignments = None,
+    configs: Configs = None,
+    label: LabelColumn = None,
+    synthetic: Synthetic = None,
+    log: Log = None,
+    data_dir: DataDir = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Repeat one of the paper's studies: what a setting of FedGKD does, or its motivating experiment."""
+    from fedgkd.experiments.ablate import MOTIVATION, find_study, write_study
+    from fedgkd.experiments.grid import make_cells
+
+    given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
+    if study == MOTIVATION:
+        _motivation(dataset, seeds, given, out, data_dir, json)
+        return
+    methods = find_study(study).methods
+    places = _places([dataset], clients, _partition(partition, overlapping))
+    cells = make_cells(out, places, methods, range(seeds), given)
+    grid = _Grid(cells, out, jobs, log, data_dir)
+    if dry_run:
+        grid.show_plan(json)
+    else:
+        grid.run(lambda: write_study(study, out))
+        grid.show_results(json, _study_tables)
+
+
+def tune(
+    algorithm: Annotated[str, typer.Option(help="The algorithm whose settings are chosen.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the study and the file of the winner.")],
+    dataset: Annotated[
+        str, typer.Option(help="A dataset, or the path of a graph.", autocompletion=complete_dataset)
+    ] = "cora",
+    clients: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N...", min=1, help="Numbers of clients, 10 by default; of several, the mean decides."),
+    ] = None,
+    partition: Partition = None,
+    overlapping: Overlapping = False,
+    trials: Annotated[int, typer.Option(metavar="K", min=1, help="Combinations to try, over all processes.")] = 20,
+    seeds: Seeds = 3,
+    rounds: Rounds = None,
+    try_: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="NAME=A,B...", help="Values to try of a setting, besides the usual settings."),
+    ] = None,
+    set_: Assignments = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides what is tried.")] = 0,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Optuna storage to share between machines; a file in DIR by default."),
+    ] = None,
+    label: LabelColumn = None,
+    synthetic: Synthetic = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Choose an algorithm's settings by validation accuracy; test labels are never seen.
+
+    Started several times, the processes share the trials. Killed and started again, it goes on.
+    """
+    from fedgkd.experiments.config import find_algorithm
+    from fedgkd.experiments.search_spaces import search_space
+    from fedgkd.experiments.tune import Tuning, check_folder, write_winner
+    from fedgkd.experiments.tune import tune as search
+
+    find_algorithm(algorithm)
+    places = _places([dataset], clients or [10], _partition(partition, overlapping))
+    given = _given(None, set_, 1, rounds=rounds, label=label, synthetic=synthetic)
+    space = {name: values for name, values in search_space(algorithm).items() if name not in given.assignments}
+    tuning = Tuning(places, algorithm, space | _values_to_try(try_ or []), trials, seeds, given, seed)
+    check_folder(tuning, out)
+    if tuning.wanted < trials:
+        console.err.print(f"there are only {tuning.wanted} combinations; all of them are tried")
+    with tuning_progress(tuning) as watch:
+        outcome = search(tuning, out, storage, data_dir, watch)
+    file = write_winner(tuning, outcome, out, _command())
+    _show_winner(outcome, file, json)
+
+
+# --- what they have in common ----------------------------------------------------------------------------------------
+
+
+class _Grid:
+    """Runs that are to be made in one folder."""
+
+    def __init__(self, cells: Sequence[Cell], out: Path, jobs: int, log: str | None, data_dir: Path | None) -> None:
+        self.cells, self.out, self.jobs, self.log, self.data_dir = cells, out, jobs, log, data_dir
+
+    def run(self, prepare: Callable[[], None] = lambda: None) -> None:
+        """Bring every run to its end that is not there yet; ``prepare`` is called once the folder is ours."""
+        from fedgkd.experiments.grid import State, claimed
+        from fedgkd.experiments.tracking import prepare_tracker
+        from fedgkd.experiments.workers import Surroundings, run_cells
+
+        if self.log is not None:
+            prepare_tracker(self.log)
+        with claimed(self.out, _command()):
+            prepare()
+            todo = [cell for cell, state in self._states().items() if state is not State.FINISHED]
+            if len(todo) < len(self.cells):
+                console.err.print(f"{len(self.cells) - len(todo)} of {len(self.cells)} runs are finished already")
+            with grid_progress(len(todo)) as report:
+                run_cells(todo, Surroundings(self.data_dir, self.log), self.jobs, report)
+
+    def show_plan(self, json: bool) -> None:
+        from fedgkd.experiments.estimate import estimate, total
+
+        states = self._states()
+        with console.working("measuring a few rounds of every kind of run"):
+            estimates = estimate(states, self.data_dir)
+        if json:
+            console.print_json([_plan_record(cell, state, estimates) for cell, state in states.items()])
+        else:
+            _print_plan(states, estimates, *total(states, estimates, self.jobs))
+
+    def show_results(self, json: bool, tables: Callable[[Path], list[Table]]) -> None:
+        """The tables of all that lies in the folder, and the runs that failed; the exit code tells if there are any."""
+        outcomes = [_outcome(cell) for cell in self.cells]
+        failed = [outcome for outcome in outcomes if "error" in outcome]
+        if json:
+            console.print_json(outcomes)
+        else:
+            for table in tables(self.out) if len(failed) < len(outcomes) else ():
+                _print_table(table)
+            console.out.print(f"\nruns: {self.out}", soft_wrap=True)
+            console.out.print(f"a page with all of it: fedgkd report {self.out}", soft_wrap=True)
+        if failed:
+            console.print_error(
+                f"{len(failed)} of {len(outcomes)} runs failed, {failed[0]['run']} with: {failed[0]['error']} "
+                "(failed.json in each one's folder; the same command tries them again)"
+            )
+            raise typer.Exit(1)
+
+    def _states(self) -> dict[Cell, State]:
+        from fedgkd.experiments.grid import state
+
+        return {cell: state(cell) for cell in self.cells}
+
+
+def _command() -> str:
+    return shlex.join(["fedgkd", *sys.argv[1:]])
+
+
+def _partition(partition: str | None, overlapping: bool) -> str:
+    if overlapping and partition not in (None, "overlapping"):
+        raise SettingError(f"--overlapping and --partition {partition} exclude each other")
+    return "overlapping" if overlapping else partition or "non-overlapping"
+
+
+def _places(datasets: Sequence[str], clients: Sequence[int] | None, partition: str) -> list[Place]:
+    from fedgkd.experiments.ablate import CLIENTS
+    from fedgkd.experiments.grid import partitioned
+
+    numbers = clients if clients else CLIENTS.get(partition, (10,))
+    return [partitioned(dataset, number, partition) for dataset in datasets for number in numbers]
+
+
+def _given(
+    configs: Path | None, assignments: Sequence[str] | None, jobs: int, synthetic: list[str] | None, **options: Any
+) -> Given:
+    from fedgkd.experiments.config import parse_assignments
+    from fedgkd.experiments.grid import Given
+    from fedgkd.experiments.hardware import count_cores
+
+    if configs is not None and not configs.is_dir():
+        raise SettingError(f"--configs {configs}: there is no such folder")
+    options["synthetic"] = " ".join(synthetic) if synthetic else None
+    given = {name: value for name, value in options.items() if value is not None}
+    threads = max(1, count_cores() // jobs) if jobs > 1 else 0
+    return Given(configs, given, parse_assignments(assignments or []), threads)
+
+
+def _values_to_try(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    space: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not values.strip():
+            raise SettingError(f"--try takes a setting and its values as name=a,b,c, not '{text}'")
+        space[name.strip()] = tuple(value.strip() for value in values.split(","))
+    return space
+
+
+def _motivation(dataset: str, seeds: int, given: Given, out: Path, data_dir: Path | None, json: bool) -> None:
+    from fedgkd.experiments.motivation import study
+
+    with grid_progress(seeds) as report:
+        record = study(dataset, seeds, given, out, data_dir, _command(), report)
+    if json:
+        console.print_json(record)
+    else:
+        _print_motivation(record, out)
+
+
+# --- on screen -------------------------------------------------------------------------------------------------------
+
+
+def _print_plan(
+    states: dict[Cell, State], estimates: dict[str, Estimate], seconds: float, unknown: Sequence[Cell]
+) -> None:
+    table = console.new_table("Runs")
+    table.add_column("run", style="bold")
+    table.add_column("state")
+    table.add_column("estimate", justify="right")
+    table.add_column("from")
+    for cell, state in states.items():
+        record = _plan_record(cell, state, estimates)
+        time = console.NOTHING if record["seconds"] is None else _duration(record["seconds"])
+        table.add_row(cell.name, state, time, record["basis"])
+    console.out.print(table)
+    more = f", and {len(unknown)} runs that there was no time to measure" if unknown else ""
+    console.out.print(f"\nin all about {_duration(seconds)}{more}; less where runs stop early")
+
+
+def _plan_record(cell: Cell, state: State, estimates: dict[str, Estimate]) -> dict[str, Any]:
+    found = estimates.get(cell.group) if state != "finished" else None
+    return {
+        "run": cell.name,
+        "state": str(state),
+        "seconds": found.seconds if found else None,
+        "basis": found.basis if found else "" if state == "finished" else "not measured",
+    }
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _outcome(cell: Cell) -> dict[str, Any]:
+    """The result of a run, or why there is none."""
+    from fedgkd.experiments.directory import RunDirectory
+    from fedgkd.experiments.workers import read_failure
+
+    directory = RunDirectory(cell.folder)
+    if directory.result_file.exists():
+        return {"run": cell.name, "result": directory.read_result()}
+    return {"run": cell.name, "error": read_failure(cell)}
+
+
+def _comparison_tables(out: Path) -> list[Table]:
+    from fedgkd.reporting.comparison import compare_runs
+    from fedgkd.reporting.records import read_records
+    from fedgkd.reporting.tables import comparison_tables
+
+    return [table for table in comparison_tables(compare_runs(read_records(out).runs)) if not table.cell]
+
+
+def _study_tables(out: Path) -> list[Table]:
+    from fedgkd.reporting.records import read_records
+    from fedgkd.reporting.studies import study_results
+    from fedgkd.reporting.tables import study_table
+
+    return [study_table(result) for result in study_results(read_records(out).runs)]
+
+
+def _print_table(table: Table) -> None:
+    from rich.text import Text
+
+    shown = console.new_table(table.title)
+    for column in table.columns:
+        head = f"{column.group}, {column.head}" if column.group else column.head
+        shown.add_column(head, justify="right" if column.numeric else "left")
+    for row in table.rows:
+        shown.add_row(*(Text(value.text + "*" * value.worse, style="bold" if value.best else "") for value in row))
+    console.out.print(shown)
+    for note in table.notes:
+        console.out.print(note, style="dim", soft_wrap=True)
+
+
+def _show_winner(outcome: Any, file: Path, json: bool) -> None:
+    if outcome.elsewhere:
+        console.err.print(f"{outcome.elsewhere} trials are still under way in other processes; the last one counts all")
+    facts = {"val_accuracy": outcome.value, "complete": outcome.complete, "pruned": outcome.pruned}
+    if json:
+        console.print_json({"params": dict(outcome.params), "file": str(file)} | facts)
+        return
+    table = console.new_table(f"best of {outcome.complete + outcome.pruned} trials ({outcome.pruned} pruned)")
+    table.add_column("setting", style="bold")
+    table.add_column("value", justify="right")
+    for name, value in outcome.params.items():
+        table.add_row(name, str(value))
+    table.add_row("validation accuracy", console.share(outcome.value))
+    console.out.print(table)
+    console.out.print(f"settings: {file}", soft_wrap=True)
+
+
+def _print_motivation(record: dict[str, Any], out: Path) -> None:
+    table = console.new_table(f"one graph, two labellings: {record['dataset']}, mean over {len(record['seeds'])} seeds")
+    table.add_column("measure")
+    table.add_column("same task", justify="right")
+    table.add_column("labels flipped", justify="right")
+    rows = {"embeddings of the nodes, linear CKA": record["embedding_similarity"]}
+    rows |= {f"relation r of task feature {kind}": pair for kind, pair in record["relation"].items()}
+    rows |= {"control: r of the embeddings": record["controls"]["embedding_relation"]}
+    rows |= {"control: cosine of FED-PUB's embeddings": record["controls"]["fedpub_cosine"]}
+    for name, pair in rows.items():
+        table.add_row(name, *(console.decimal(sum(pair[key]) / len(pair[key])) for key in ("same", "flipped")))
+    console.out.print(table)
+    console.out.print(f"figures and coordinates: {out}", soft_wrap=True)

@@ -1,0 +1,80 @@
+"""What is written down of a round and of a run."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedgkd._version import __version__
+from fedgkd.collaboration import Mixing
+from fedgkd.data.federation import Federation
+from fedgkd.data.statistics import label_counts
+from fedgkd.experiments.scores import MODELS, Scoreboard
+from fedgkd.training.evaluation import SPLITS, TEST, VAL
+
+Record = dict[str, Any]
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def scores_record(scores: Scoreboard) -> Record:
+    """Loss, accuracy and macro-F1 of every model and split: means over clients and nodes, and each client's own."""
+    splits = list(enumerate(SPLITS))
+    record: Record = {"loss": scores.mean_loss, "loss_per_client": scores.loss}
+    for model in MODELS:
+        record[model] = {
+            "accuracy": {split: scores.mean(model, k) for k, split in splits},
+            "accuracy_weighted": {split: scores.weighted_mean(model, k) for k, split in splits},
+            "macro_f1": {split: scores.mean_macro_f1(model, k) for k, split in splits},
+            "per_client": {split: scores.accuracy[model][:, k] for k, split in splits},
+            "macro_f1_per_client": {split: scores.macro_f1[model][:, k] for k, split in splits},
+        }
+    return record
+
+
+def figures(scores: Scoreboard, model: str) -> Record:
+    """The figures by which a round of a run is reported."""
+    return {
+        "test_accuracy": scores.mean(model, TEST),
+        "val_accuracy": scores.mean(model, VAL),
+        "test_accuracy_weighted": scores.weighted_mean(model, TEST),
+        "test_macro_f1": scores.mean_macro_f1(model, TEST),
+        "per_client": scores.accuracy[model][:, TEST].tolist(),
+    }
+
+
+def clients_record(federation: Federation) -> Record:
+    """Who the clients are: names, nodes per split, and how many nodes of each class they have."""
+    graphs = federation.graphs
+    return {
+        "names": federation.names,
+        "class_names": graphs[0].class_names,
+        "nodes": [graph.num_nodes for graph in graphs],
+        **{split: [int(np.count_nonzero(getattr(graph, f"{split}_mask"))) for graph in graphs] for split in SPLITS},
+        "labels": label_counts(federation),
+    }
+
+
+def relation_matrices(mixing: Mixing | None, present: Sequence[int], clients: int) -> NDArray[np.float32]:
+    """R, S and Q over all clients; NaN where a client took no part or the algorithm has no such matrix."""
+    full = np.full((3, clients, clients), np.nan, np.float32)
+    if mixing is not None:
+        block = np.ix_(list(present), list(present))
+        for whole, matrix in zip(full, (mixing.relation, mixing.kernel, mixing.weights), strict=True):
+            if matrix is not None:
+                whole[block] = np.clip(matrix.cpu().numpy(), -_LARGEST, _LARGEST)
+    return full
+
+
+def versions() -> dict[str, str]:
+    return {
+        "fedgkd": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }

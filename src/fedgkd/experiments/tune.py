@@ -1,0 +1,356 @@
+"""Settings chosen by validation accuracy: an Optuna study that several processes can share and a kill does not end.
+
+The test labels are taken out of the graphs before anything is trained, so nothing here can see them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import tomli_w
+from optuna.exceptions import OptunaError, TrialPruned
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
+
+from fedgkd.atomic import atomic_write_text
+from fedgkd.data.federation import Federation
+from fedgkd.data.graph import UNLABELLED, Graph
+from fedgkd.errors import RunError, SettingError
+from fedgkd.experiments.config import Config
+from fedgkd.experiments.federations import build_federation, federation_settings
+from fedgkd.experiments.grid import COORDINATES, IMMATERIAL, Given, Method, Place, Values, make_cells
+from fedgkd.experiments.locks import locked
+from fedgkd.experiments.proposals import Proposals, combinations, place_of
+from fedgkd.experiments.records import Record
+from fedgkd.experiments.runner import Events, Run
+from fedgkd.experiments.search_spaces import Space
+from fedgkd.settings import NONE
+
+HEARTBEAT_SECONDS, GRACE_SECONDS = 5, 30
+"""How often a process says that its trial is alive, and after how long a silent one is taken for dead."""
+
+UNPRUNED_TRIALS, UNPRUNED_ROUNDS = 5, 10
+"""The first trials, and the first rounds of every trial, are never pruned."""
+
+STUDY_FILE = "study.db"
+
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+_FIRST_WORDS = "# Tuned by fedgkd"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is tuned, and how.
+
+    Args:
+        places: Federations; with several, the mean over all of them decides.
+        algorithm: The algorithm.
+        space: Values to try of every setting.
+        trials: Combinations to try at most.
+        seeds: Every combination is run with seeds 0, 1, … of that number.
+        given: Settings that are not tuned.
+        seed: Decides what is proposed.
+    """
+
+    places: Sequence[Place]
+    algorithm: str
+    space: Space
+    trials: int
+    seeds: int
+    given: Given = field(default_factory=Given)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.space:
+            raise SettingError(f"there is nothing to tune about {self.algorithm}: all its settings are given")
+        for name in self.space:
+            if name in COORDINATES:
+                raise SettingError(f"{name} cannot be tuned: it says what is run, not how")
+        typed = {name: tuple(self._typed(name, value) for value in values) for name, values in self.space.items()}
+        object.__setattr__(self, "space", typed)
+
+    def _typed(self, name: str, value: Any) -> Any:
+        return self.configs({name: value})[0].values()[name]
+
+    @property
+    def name(self) -> str:
+        """Of the study and of the file of the winner; ``compare --configs`` finds it by this name."""
+        first, algorithm = self.places[0], Method(self.algorithm).name
+        clients = f"{first.clients}-" if len(self.places) == 1 else ""
+        return f"{first.dataset}-{clients}{first.setting}-{algorithm}"
+
+    @property
+    def wanted(self) -> int:
+        """Trials that there will be: no combination needs a second one."""
+        return min(self.trials, combinations(self.space))
+
+    def configs(self, params: Values) -> list[Config]:
+        """The runs of a trial."""
+        cells = make_cells(Path(), self.places, [Method(self.algorithm, params)], range(self.seeds), self.given)
+        return [cell.config for cell in cells]
+
+    def conditions(self) -> dict[str, Any]:
+        """What processes that share a study must agree on."""
+        settings = [config.values() for config in self.configs({})]
+        for values in settings:
+            for name in (*IMMATERIAL, *self.space):
+                del values[name]
+        conditions = {"space": self.space, "seeds": self.seeds, "settings": settings}
+        return dict(json.loads(json.dumps(conditions)))
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a study tells while it goes on; all do nothing unless given.
+
+    ``on_start`` gets how many trials have ended and the params of the next, ``on_round`` how many of its runs are done
+    and a round's record, ``on_end`` the trial.
+    """
+
+    on_start: Callable[[int, Values], None] = lambda ended, params: None
+    on_round: Callable[[int, Record], None] = lambda done, record: None
+    on_end: Callable[[FrozenTrial], None] = lambda trial: None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The winner, and how many trials there were."""
+
+    params: Values
+    value: float
+    complete: int
+    pruned: int
+    elsewhere: int
+    """Trials that other processes are still busy with."""
+
+
+def tune(
+    tuning: Tuning,
+    out: Path,
+    storage: str | None = None,
+    data_dir: Path | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Try until there are as many trials as wanted, together with whoever works on the same study.
+
+    Args:
+        tuning: What to try.
+        out: Folder for the study.
+        storage: URL of a database to use instead of a file in ``out``.
+        data_dir: Folder with the published files of the datasets.
+        watch: What to call in between.
+
+    Raises:
+        SettingError: If the storage cannot be used.
+        RunError: If the study there was begun under other conditions, or the storage fails later.
+    """
+    with locked(out, wait=True):  # two processes must not make one database at the same moment
+        study = _open_study(tuning, storage or f"sqlite:///{(out / STUDY_FILE).resolve()}")
+    objective = _Objective(tuning, data_dir, watch or Watch())
+    try:
+        while _count(study, *_ENDED) < tuning.wanted:
+            if _count(study, *_ENDED, TrialState.RUNNING) < tuning.wanted:
+                study.optimize(objective, n_trials=1, catch=(_Surplus,), callbacks=[objective.on_end])
+            elif not _place_comes_free(study, tuning.wanted):
+                break
+        return _outcome(study)
+    except (SQLAlchemyError, OptunaError) as error:
+        raise RunError(f"the storage of the study fails: {_first_line(error)}") from error
+
+
+def write_winner(tuning: Tuning, outcome: Outcome, out: Path, command: str) -> Path:
+    """The winning settings as a file that ``run --config`` and ``compare --configs`` take."""
+    config, place = tuning.configs(outcome.params)[0], tuning.places[0]
+    chosen = {"algorithm", *place.settings, *tuning.given.options, *tuning.given.assignments, *outcome.params}
+    if len(tuning.places) > 1:
+        chosen -= {"clients"}
+    values = {name: NONE if value is None else value for name, value in config.values().items() if name in chosen}
+    text = (
+        f"{_FIRST_WORDS}: {outcome.complete + outcome.pruned} trials, {outcome.pruned} of them pruned; mean validation "
+        f"accuracy {outcome.value:.4f} over {len(tuning.configs(outcome.params))} runs each.\n"
+        f"# {command}\n\n{tomli_w.dumps(values)}"
+    )
+    atomic_write_text(winner_file(tuning, out), text, RunError)
+    return winner_file(tuning, out)
+
+
+def winner_file(tuning: Tuning, out: Path) -> Path:
+    return out / f"{tuning.name}.toml"
+
+
+def check_folder(tuning: Tuning, out: Path) -> None:
+    """Raise if the winner cannot be written to ``out`` without harm to what is there."""
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file; choose another --out")
+    file = winner_file(tuning, out)
+    try:
+        ours = not file.exists() or file.read_text(encoding="utf-8").startswith(_FIRST_WORDS)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {file}: {error}") from error
+    if not ours:
+        raise RunError(f"{file} was not written by fedgkd tune; move it away, or choose another --out")
+
+
+# --- one trial -------------------------------------------------------------------------------------------------------
+
+
+class _Surplus(Exception):
+    """Another process took the last free place at the same moment."""
+
+
+class _Objective:
+    """Mean validation accuracy of a trial's runs; a trial that falls behind the others is pruned between rounds."""
+
+    def __init__(self, tuning: Tuning, data_dir: Path | None, watch: Watch) -> None:
+        self._tuning, self._watch = tuning, watch
+        self._federation = cache(lambda settings: _blinded(build_federation(settings, data_dir)))
+
+    def __call__(self, trial: Trial) -> float:
+        if place_of(trial.study, trial.number) >= self._tuning.wanted:
+            raise _Surplus
+        params = {name: trial.suggest_categorical(name, values) for name, values in self._tuning.space.items()}
+        self._watch.on_start(_count(trial.study, *_ENDED), params)
+        repeated = _same_params(trial)
+        if repeated is not None:
+            return _value_of(repeated)
+        scores: list[float] = []
+        for config in self._tuning.configs(params):
+            scores.append(self._run(config, trial, scores))
+        return float(np.mean(scores))
+
+    def on_end(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        if trial.state in _ENDED:
+            self._watch.on_end(trial)
+
+    def _run(self, config: Config, trial: Trial, scores: Sequence[float]) -> float:
+        best = -1.0
+
+        def on_round(record: Record) -> None:
+            nonlocal best
+            self._watch.on_round(len(scores), record)
+            best = max(best, _validation(record["selected"]["accuracy"]["val"]))
+            trial.report(float(np.mean([*scores, best])), len(scores) * config.run.rounds + record["round"])
+            if trial.should_prune():
+                raise TrialPruned
+
+        run = Run(config, self._federation(federation_settings(config.run)), None, Events(on_round))
+        run.start()
+        return _validation(run.execute()["val_accuracy"])
+
+
+def _blinded(federation: Federation) -> Federation:
+    """The same graphs, but nobody knows the labels of the test nodes, nor that they are there to be tested."""
+    return replace(federation, graphs=tuple(_without_test(graph) for graph in federation.graphs))
+
+
+def _without_test(graph: Graph) -> Graph:
+    assert graph.test_mask is not None  # a federation's graphs have splits
+    y = np.where(graph.test_mask, UNLABELLED, graph.y)
+    return replace(graph, y=y, test_mask=np.zeros_like(graph.test_mask))
+
+
+def _validation(accuracy: float | None) -> float:
+    if accuracy is None:
+        raise SettingError("there are no validation nodes to tune by; raise val_ratio")
+    return accuracy
+
+
+def _same_params(trial: Trial) -> FrozenTrial | None:
+    ended = trial.study.get_trials(deepcopy=False, states=_ENDED)
+    return next((other for other in ended if other.params == trial.params), None)
+
+
+def _value_of(trial: FrozenTrial) -> float:
+    if trial.value is None or trial.state == TrialState.PRUNED:
+        raise TrialPruned
+    return trial.value
+
+
+# --- the study -------------------------------------------------------------------------------------------------------
+
+
+def _open_study(tuning: Tuning, storage: str) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    defaults = tuning.configs({})[0].values()
+    try:
+        study = optuna.create_study(
+            storage=_open_storage(storage),
+            study_name=tuning.name,
+            direction="maximize",
+            sampler=Proposals(
+                tuning.space, {name: defaults[name] for name in tuning.space}, tuning.wanted, tuning.seed
+            ),
+            pruner=optuna.pruners.MedianPruner(UNPRUNED_TRIALS, UNPRUNED_ROUNDS),
+            load_if_exists=True,
+        )
+        _release_dead(study)
+        begun = study.user_attrs.get("conditions")
+        if begun is None:
+            study.set_user_attr("conditions", tuning.conditions())
+    except (SQLAlchemyError, OptunaError, ImportError, ValueError) as error:
+        raise SettingError(f"the storage {storage} cannot be used: {_first_line(error)}") from error
+    if begun not in (None, tuning.conditions()):
+        raise RunError(
+            f"the study {tuning.name} was begun with another search space, number of seeds or settings; "
+            "repeat that command, or choose another --out"
+        )
+    return study
+
+
+def _open_storage(url: str) -> optuna.storages.RDBStorage:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS)
+
+
+def _count(study: optuna.Study, *states: TrialState) -> int:
+    return len(study.get_trials(deepcopy=False, states=states))
+
+
+def _place_comes_free(study: optuna.Study, wanted: int) -> bool:
+    """Wait until it is known whether the trials that others took are alive; if one is not, its place is free."""
+    began = time.monotonic()
+    while time.monotonic() - began < GRACE_SECONDS + HEARTBEAT_SECONDS:
+        if _count(study, *_ENDED) >= wanted:
+            return True
+        time.sleep(1)
+        _release_dead(study)
+        if _count(study, *_ENDED, TrialState.RUNNING) < wanted:
+            return True
+    return False
+
+
+def _release_dead(study: optuna.Study) -> None:
+    """Trials whose process is gone become failed ones, which do not count."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.storages.fail_stale_trials(study)
+    long_ago = datetime.now() - timedelta(seconds=GRACE_SECONDS)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        # Killed before its first sign of life, by which it would be missed.
+        if not trial.params and trial.datetime_start is not None and trial.datetime_start < long_ago:
+            study.tell(trial.number, state=TrialState.FAIL)
+
+
+def _outcome(study: optuna.Study) -> Outcome:
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not complete:
+        raise RunError("no trial of the study is complete yet")
+    best = max(complete, key=lambda trial: (trial.value or 0.0, -trial.number))
+    assert best.value is not None  # a complete trial has one
+    pruned, running = _count(study, TrialState.PRUNED), _count(study, TrialState.RUNNING)
+    return Outcome(best.params, best.value, len(complete), pruned, running)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,373 @@
+"""Tables of a comparison: what stands in them, whatever they are written in (see :mod:`fedgkd.reporting.formats`)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from fedgkd.reporting.comparison import Cell, Comparison, Entry, group, slug
+from fedgkd.reporting.methods import dataset_title, method_title
+from fedgkd.reporting.motivation import PAIRS, Motivation
+from fedgkd.reporting.records import FailedRun, FinishedRun
+from fedgkd.reporting.significance import LEVEL, PairedTest, against_best
+from fedgkd.reporting.studies import StudyResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A method in a cell, in numbers; accuracies and their differences are shares of one, not percent.
+
+    Attributes:
+        seeds: Number of runs that the means are over.
+        test_accuracy, test_accuracy_std: The headline: mean and sample standard deviation over seeds.
+        rank: 1 for the best mean of the cell.
+        against, p_value, pairs: The best method, and the test of the difference from it over pairs (seed, client).
+        paper, paper_std, difference: The paper's figure, and ours minus it.
+        mb_up, mb_down: Megabytes per client and round.
+        mb_total: Megabytes both ways, of all clients in all rounds.
+        seconds: Wall time of a run.
+    """
+
+    dataset: str
+    setting: str
+    clients: int
+    scored_model: str
+    data: str
+    algorithm: str
+    variant: str
+    seeds: int
+    test_accuracy: float
+    test_accuracy_std: float
+    rank: int
+    against: str
+    p_value: float
+    pairs: int
+    paper: float
+    paper_std: float
+    difference: float
+    test_accuracy_weighted: float
+    test_accuracy_received: float
+    test_accuracy_last: float
+    test_macro_f1: float
+    rounds: float
+    best_round: float
+    mb_up: float
+    mb_down: float
+    mb_total: float
+    seconds: float
+
+    @property
+    def worse(self) -> bool:
+        """Whether the best method of the cell is better by more than chance."""
+        return self.p_value < LEVEL
+
+
+@dataclass(frozen=True)
+class Column:
+    """``group`` stands above the heads of neighbours that share it."""
+
+    head: str
+    group: str = ""
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Value:
+    """What stands in one place of a table; ``best`` is set in bold, ``worse`` marked with a star."""
+
+    text: str
+    best: bool = False
+    worse: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first column of every row is its head. ``key`` is an anchor, ``cell`` the cell it belongs to."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    notes: tuple[str, ...] = ()
+    cell: str = ""
+
+
+def summarise(cell: Cell) -> list[Summary]:
+    """The methods of a cell in numbers, in the cell's order."""
+    tests = against_best(cell)
+    return [_summary(cell, entry, tests.get(entry.method.key)) for entry in cell.entries]
+
+
+def summary_frame(comparison: Comparison) -> pd.DataFrame:
+    """All cells and methods, one row each, with the fields of :class:`Summary` as columns."""
+    import pandas as pd
+
+    return pd.DataFrame([asdict(row) for cell in comparison.cells for row in summarise(cell)])
+
+
+def _summary(cell: Cell, entry: Entry, test: PairedTest | None) -> Summary:
+    printed = cell.paper(entry)
+    visits = entry.values("rounds") * cell.clients
+    up, down = entry.values("bytes_up") / 1e6, entry.values("bytes_down") / 1e6
+    return Summary(
+        dataset=cell.dataset,
+        setting=cell.setting,
+        clients=cell.clients,
+        scored_model=cell.scored_model,
+        data=cell.data,
+        algorithm=entry.method.algorithm,
+        variant=entry.method.variant,
+        seeds=len(entry.runs),
+        test_accuracy=entry.mean(),
+        test_accuracy_std=entry.std(),
+        rank=cell.rank(entry),
+        against=test.against.method.title if test else "",
+        p_value=test.p if test else math.nan,
+        pairs=test.pairs if test else 0,
+        paper=printed.mean / 100 if printed else math.nan,
+        paper_std=printed.std / 100 if printed else math.nan,
+        difference=entry.mean() - printed.mean / 100 if printed else math.nan,
+        test_accuracy_weighted=entry.mean("test_accuracy_weighted"),
+        test_accuracy_received=entry.mean("test_accuracy_received"),
+        test_accuracy_last=entry.mean("test_accuracy_last"),
+        test_macro_f1=entry.mean("test_macro_f1"),
+        rounds=entry.mean("rounds"),
+        best_round=entry.mean("best_round"),
+        mb_up=float((up / visits).mean()),
+        mb_down=float((down / visits).mean()),
+        mb_total=float((up + down).mean()),
+        seconds=entry.mean("seconds"),
+    )
+
+
+# --- the tables -----------------------------------------------------------------------------------------------------
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """An overview of every setting, then two tables per cell: accuracies, and what they cost."""
+    by_setting = group(comparison.cells, lambda cell: (cell.setting, cell.scored_model))
+    overviews = [_overview(cells, comparison) for cells in by_setting.values()]
+    details = [table for cell in comparison.cells for table in (_accuracies(cell), _costs(cell))]
+    return overviews + details
+
+
+def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
+    setting, scored = cells[0].setting, cells[0].scored_model
+    columns = [Column(_scored_head(scored), numeric=False)]
+    columns += [Column(f"{cell.clients} clients", cell.dataset_title) for cell in cells]
+    summaries = [
+        {entry.method.key: row for entry, row in zip(cell.entries, summarise(cell), strict=True)} for cell in cells
+    ]
+    rows = []
+    for method in comparison.methods:
+        found = [summary.get(method.key) for summary in summaries]
+        ranks = [row.rank for row in found if row]
+        if ranks:
+            mean_rank = Value(
+                f"{sum(ranks) / len(ranks):.2f}" + (f" ({len(ranks)})" if len(ranks) < len(cells) else "")
+            )
+            rows.append((Value(method.title), *(_headline(row) for row in found), mean_rank))
+    return Table(
+        key=slug(f"overview {setting} {scored}"),
+        title=f"Test accuracy, {setting}",
+        columns=(*columns, Column("mean rank")),
+        rows=tuple(rows),
+        notes=(_seeds_note(cells), *_comparing_notes(cells), _RANK_NOTE),
+    )
+
+
+def _accuracies(cell: Cell) -> Table:
+    rows = summarise(cell)
+    fields = [
+        (Column(_scored_head(cell.scored_model)), _headline),
+        (Column("rank"), lambda row: Value(str(row.rank))),
+        (Column("p"), lambda row: Value(_p_value(row))),
+        (Column("mean over nodes", "other figures (%)"), lambda row: Value(percent(row.test_accuracy_weighted))),
+        (Column("received models", "other figures (%)"), lambda row: Value(percent(row.test_accuracy_received))),
+        (Column("last round", "other figures (%)"), lambda row: Value(percent(row.test_accuracy_last))),
+        (Column("macro-F1", "other figures (%)"), lambda row: Value(percent(row.test_macro_f1))),
+    ]
+    notes = [_seeds_note([cell]), *_comparing_notes([cell])]
+    if any(not math.isnan(row.paper) for row in rows):
+        fields += [
+            (Column("printed", "paper (%)"), lambda row: Value(mean_std(row.paper, row.paper_std))),
+            (Column("ours − paper", "paper (%)"), lambda row: Value(signed_percent(row.difference))),
+        ]
+        notes.append("The paper does not say which model it scores, nor at which round.")
+    return _detail(cell, f"accuracies-{cell.key}", f"Accuracy: {cell.title}", fields, rows, notes)
+
+
+def _costs(cell: Cell) -> Table:
+    fields = [
+        (Column("rounds"), lambda row: Value(decimal(row.rounds, 1))),
+        (Column("best round"), lambda row: Value(decimal(row.best_round, 1))),
+        (Column("up", "MB per client and round"), lambda row: Value(decimal(row.mb_up, 3))),
+        (Column("down", "MB per client and round"), lambda row: Value(decimal(row.mb_down, 3))),
+        (Column("MB in all"), lambda row: Value(decimal(row.mb_total, 1))),
+        (Column("seconds"), lambda row: Value(decimal(row.seconds, 1))),
+    ]
+    notes = [
+        "Means over seeds. Seconds are wall time on the machine that ran them; compare them only within one machine."
+    ]
+    return _detail(cell, f"costs-{cell.key}", f"Cost: {cell.title}", fields, summarise(cell), notes)
+
+
+def _detail(
+    cell: Cell,
+    key: str,
+    title: str,
+    fields: Sequence[tuple[Column, Callable[[Summary], Value]]],
+    rows: Sequence[Summary],
+    notes: Sequence[str],
+) -> Table:
+    columns = (Column("method", numeric=False), *(column for column, _ in fields))
+    values = tuple(
+        (Value(entry.method.title), *(write(row) for _, write in fields))
+        for entry, row in zip(cell.entries, rows, strict=True)
+    )
+    return Table(key, title, columns, values, tuple(notes), cell.key)
+
+
+def study_table(study: StudyResult) -> Table:
+    """Values of the setting against federations; the best of each federation in bold."""
+    columns = [Column(study.setting, numeric=False)]
+    columns += [Column(_scored_head(line.cell.scored_model), line.cell.title) for line in study.lines]
+    best = [max(entry.mean() for entry in line.entries.values()) for line in study.lines]
+    rows = tuple(
+        (
+            Value(str(value)),
+            *(_study_value(line.entries.get(value), top) for line, top in zip(study.lines, best, strict=True)),
+        )
+        for value in study.values
+    )
+    seeds = _seeds_note_of([entry for line in study.lines for entry in line.entries.values()])
+    return Table(f"table-{study.key}", study.title, tuple(columns), rows, (seeds, "Best in bold."))
+
+
+def _study_value(entry: Entry | None, best: float) -> Value:
+    if entry is None:
+        return Value(NOTHING)
+    return Value(mean_std(entry.mean(), entry.std()), best=entry.mean() == best)
+
+
+def motivation_table(study: Motivation) -> Table:
+    """The numbers beside the two pictures."""
+    rows = {"embeddings: linear CKA": study.similarity}
+    rows |= {f"task feature {kind}: relation r": figures for kind, figures in study.relations.items()}
+    return Table(
+        f"table-motivation-{slug(study.name)}",
+        f"Motivating study, {dataset_title(study.dataset)}",
+        (Column("measure", numeric=False), Column("same task trained twice"), Column("labels flipped")),
+        tuple(
+            (Value(name), *(Value(_plain_mean_std(figures[pair])) for pair in PAIRS)) for name, figures in rows.items()
+        ),
+        ("1 is alike. A measure that sees the task is high in the first column and low in the second.",),
+    )
+
+
+def runs_table(runs: Sequence[FinishedRun]) -> Table:
+    """Every run by itself, studies and all."""
+    texts, numbers = ("run", "method", "federation", "scored model"), ("seed", "rounds", "best round", "seconds")
+    columns = [*(Column(head, numeric=False) for head in texts), *map(Column, numbers), Column("test accuracy (%)")]
+    return Table("all-runs", "All finished runs", tuple(columns), tuple(map(_run_row, runs)))
+
+
+def _run_row(run: FinishedRun) -> tuple[Value, ...]:
+    result = run.result
+    federation = f"{dataset_title(result['dataset'])}, {result['setting']}, {result['clients']} clients"
+    accuracy = math.nan if result["test_accuracy"] is None else result["test_accuracy"]
+    texts = (run.name, method_title(result["algorithm"]), federation, result["scored_model"])
+    numbers = (result["seed"], result["rounds"], result["best_round"], decimal(result["seconds"], 1), percent(accuracy))
+    return tuple(Value(str(text)) for text in (*texts, *numbers))
+
+
+def failed_table(failed: Sequence[FailedRun]) -> Table:
+    columns = tuple(Column(head, numeric=False) for head in ("run", "algorithm", "dataset", "seed", "error"))
+    rows = tuple(
+        tuple(
+            Value(str(text))
+            for text in (
+                run.name,
+                *(run.settings.get(name, NOTHING) for name in ("algorithm", "dataset", "seed")),
+                run.error,
+            )
+        )
+        for run in failed
+    )
+    return Table("failed", "Failed runs", columns, rows)
+
+
+# --- what stands in them --------------------------------------------------------------------------------------------
+
+_RANK_NOTE = "Mean rank over the federations that a method ran on; their number in brackets where it is not all."
+
+
+def _scored_head(scored_model: str) -> str:
+    models = "just-trained models" if scored_model == "just-trained" else f"models {scored_model}"
+    return f"test accuracy (%), {models}"
+
+
+def _headline(row: Summary | None) -> Value:
+    if row is None:
+        return Value(NOTHING)
+    return Value(mean_std(row.test_accuracy, row.test_accuracy_std), best=row.rank == 1, worse=row.worse)
+
+
+def _seeds_note(cells: Sequence[Cell]) -> str:
+    return _seeds_note_of([entry for cell in cells for entry in cell.entries])
+
+
+def _seeds_note_of(entries: Sequence[Entry]) -> str:
+    numbers = sorted({len(entry.runs) for entry in entries})
+    if numbers == [1]:
+        return "One seed."
+    seeds = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return f"Mean ± sample standard deviation over {seeds} seeds."
+
+
+def _comparing_notes(cells: Sequence[Cell]) -> list[str]:
+    """Notes on what can only be said of several methods."""
+    if all(len(cell.entries) == 1 for cell in cells):
+        return []
+    best = cells[0].best().method.title if len(cells) == 1 else "the best of the federation"
+    return [
+        "Best mean of each federation in bold; rank 1 is the best.",
+        f"p and *: two-sided Wilcoxon signed-rank test against {best}, over the test accuracies of all pairs "
+        f"(seed, client), Holm-corrected; * where p < {LEVEL}. Clients of one seed learn together, so p is a guide, "
+        "not a proof.",
+    ]
+
+
+def _p_value(row: Summary) -> str:
+    if math.isnan(row.p_value):
+        return NOTHING
+    return "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}"
+
+
+def percent(share: float) -> str:
+    return decimal(100 * share, 2)
+
+
+def signed_percent(share: float) -> str:
+    return NOTHING if math.isnan(share) else f"{100 * share:+.2f}".replace("-", "−")
+
+
+def mean_std(mean: float, std: float) -> str:
+    return percent(mean) if math.isnan(std) else f"{percent(mean)} ± {percent(std)}"
+
+
+def _plain_mean_std(values: Sequence[float]) -> str:
+    mean = f"{statistics.fmean(values):.3f}"
+    return f"{mean} ± {statistics.stdev(values):.3f}" if len(values) > 1 else mean
+
+
+def decimal(value: float, digits: int) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.{digits}f}"

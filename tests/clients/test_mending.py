@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import torch
+
+from fedgkd.clients import GraphBatch
+from fedgkd.clients.mending import MendedStructure, NewNodes
+from fedgkd.data.graph import Graph
+
+COUNTS = torch.tensor([[2, 0, 1], [0, 0, 1]])
+
+
+def test_new_nodes_are_numbered_by_client_node_and_slot() -> None:
+    new = NewNodes(COUNTS)
+    # Nodes 0..2 are the first client's, 3..5 the second's; the widest client has three, padded to four.
+    assert new.owner.tolist() == [[0, 0, 2, 0], [5, 3, 3, 3]]
+    assert new.slot.tolist() == [[0, 1, 0, 0], [0, 0, 0, 0]]
+    assert new.real.tolist() == [0, 1, 2, 4]
+
+
+def test_what_owners_give_and_get() -> None:
+    new = NewNodes(COUNTS)
+    h = torch.arange(6.0).view(2, 3, 1)
+    assert new.of_owner(h).squeeze(-1).tolist() == [[0, 0, 2, 0], [5, 3, 3, 3]]
+    made = torch.tensor([[1.0, 10, 100, 7], [1000, 7, 7, 7]]).unsqueeze(-1)
+    assert new.to_owner(made).squeeze(-1).tolist() == [[11, 0, 100], [0, 0, 1000]]
+
+
+def test_no_new_nodes_at_all() -> None:
+    new = NewNodes(torch.zeros(2, 3, dtype=torch.int64))
+    assert new.owner.shape == (2, 1)
+    assert len(new.real) == 0
+    assert not new.to_owner(torch.ones(2, 1, 4)).any()
+
+
+def test_the_shape_does_not_depend_on_every_single_node() -> None:
+    shapes = {NewNodes(torch.tensor([[n, 0]])).owner.shape for n in (5, 6, 7, 8)}
+    assert shapes == {(1, 8)}
+
+
+def test_mean_over_old_and_new_neighbours() -> None:
+    """Two nodes with an edge; the first gets two new neighbours, which see only the first."""
+    graph = Graph([[1.0], [2.0]], [[0, 1], [1, 0]], [0, 1], 2)
+    structure = MendedStructure(GraphBatch([graph]).structure, NewNodes(torch.tensor([[2, 0]])))
+    h = torch.tensor([[[1.0], [2.0], [3.0], [7.0]]])
+    assert structure.mean(h).flatten().tolist() == [4.0, 1.0, 1.0, 1.0]
+
+
+def test_padding_passes_nothing_between_clients() -> None:
+    """A client whose states are lost leaves gradients of the others as they were."""
+    new = NewNodes(COUNTS)
+    h = torch.ones(2, 3, 1, requires_grad=True)
+    weight = torch.tensor([[[torch.nan]], [[2.0]]])
+    (grad,) = torch.autograd.grad(new.to_owner(new.of_owner(h) @ weight).sum(), h)
+    assert grad[0].isnan().any()
+    assert grad[1].flatten().tolist() == [0.0, 0.0, 2.0]

@@ -1,0 +1,155 @@
+"""The files of a run: claiming a folder, going back to a round, the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedgkd.errors import RunError
+from fedgkd.experiments.config import make_config
+from fedgkd.experiments.directory import RunDirectory, next_free
+
+CONFIG = make_config(("test", {"rounds": 3}))
+
+
+def matrices(round_: int, clients: int = 2) -> NDArray[np.float32]:
+    return np.full((3, clients, clients), round_, np.float32) + np.arange(3, dtype=np.float32)[:, None, None] / 10
+
+
+def written(path: Path, rounds: int = 3) -> RunDirectory:
+    directory = RunDirectory(path)
+    directory.create(CONFIG)
+    for round_ in range(1, rounds + 1):
+        directory.append_round({"round": round_}, matrices(round_))
+    return directory
+
+
+def recorded(directory: RunDirectory) -> list[int]:
+    return [json.loads(line)["round"] for line in directory.metrics_file.read_text().splitlines()]
+
+
+def test_a_new_folder_gets_the_complete_config(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "new" / "run")
+    directory.create(CONFIG)
+    assert directory.load_config() == CONFIG
+    assert [path.name for path in directory.path.iterdir()] == ["config.toml"]
+
+
+def test_an_empty_folder_is_fine(tmp_path: Path) -> None:
+    RunDirectory(tmp_path).create(CONFIG)
+    assert (tmp_path / "config.toml").exists()
+
+
+def test_a_run_is_not_written_over(tmp_path: Path) -> None:
+    directory = written(tmp_path / "run")
+    before = directory.config_file.read_bytes()
+    with pytest.raises(RunError) as caught:
+        RunDirectory(tmp_path / "run").create(make_config())
+    assert str(caught.value) == (
+        f"{tmp_path / 'run'} already holds a run, which can go on with: fedgkd resume {tmp_path / 'run'}; "
+        "choose another --out for a new one"
+    )
+    directory.finish({}, num_clients=2)
+    with pytest.raises(RunError, match="already holds a run, which is finished; choose another --out"):
+        RunDirectory(tmp_path / "run").create(make_config())
+    assert directory.config_file.read_bytes() == before
+
+
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"is not empty \(notes.txt\); choose another --out"):
+        RunDirectory(tmp_path).create(CONFIG)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("below", ["file", "file/run"])
+def test_a_folder_that_cannot_be_made(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write .*config.toml: (Not a directory|File exists)"):
+        RunDirectory(tmp_path / below).create(CONFIG)
+
+
+def test_a_folder_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"holds no run \(no config.toml\); start one with: fedgkd run --out"):
+        RunDirectory(tmp_path / "nothing").load_config()
+
+
+def test_rewind_drops_later_rounds(tmp_path: Path) -> None:
+    directory = written(tmp_path, rounds=3)
+    directory.rewind(2, num_clients=2)
+    assert recorded(directory) == [1, 2]
+    directory.append_round({"round": 3}, matrices(30))
+    directory.finish({}, num_clients=2)
+    with np.load(directory.relations_file) as relations:
+        assert relations["R"][:, 0, 0].tolist() == [1, 2, 30]
+
+
+def test_rewind_drops_half_a_line(tmp_path: Path) -> None:
+    """What a kill, or a full disk, leaves of the round that it hit."""
+    directory = written(tmp_path, rounds=2)
+    with directory.metrics_file.open("a") as file:
+        file.write('{"round": 3, "lo')
+    with (tmp_path / "relations.bin").open("ab") as log:
+        log.write(b"12345")
+    directory.rewind(2, num_clients=2)
+    directory.append_round({"round": 3}, matrices(3))
+    assert recorded(directory) == [1, 2, 3]
+    directory.finish({}, num_clients=2)
+    with np.load(directory.relations_file) as relations:
+        assert relations["Q"].shape == (3, 2, 2)
+
+
+def test_rewind_to_the_start(tmp_path: Path) -> None:
+    fresh = RunDirectory(tmp_path / "fresh")
+    fresh.create(CONFIG)
+    fresh.rewind(0, num_clients=2)
+    directory = written(tmp_path / "run", rounds=2)
+    directory.rewind(0, num_clients=2)
+    assert recorded(directory) == recorded(fresh) == []
+
+
+@pytest.mark.parametrize("lost", ["metrics.jsonl", "relations.bin"])
+def test_records_that_are_gone_are_not_made_up(tmp_path: Path, lost: str) -> None:
+    directory = written(tmp_path, rounds=2)
+    (tmp_path / lost).unlink()
+    with pytest.raises(RunError, match="the records of rounds before 3 are missing; start a new run"):
+        directory.rewind(2, num_clients=2)
+
+
+def test_the_end_leaves_relations_and_result(tmp_path: Path) -> None:
+    directory = written(tmp_path, rounds=2)
+    directory.finish({"test_accuracy": 0.5}, num_clients=2)
+    assert directory.read_result() == {"test_accuracy": 0.5}
+    with np.load(directory.relations_file) as relations:
+        assert {name: relations[name].shape for name in relations} == dict.fromkeys(("R", "S", "Q"), (2, 2, 2))
+        np.testing.assert_allclose(relations["Q"][1], 2.2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.toml",
+        "metrics.jsonl",
+        "relations.npz",
+        "result.json",
+    ]
+
+
+def test_a_damaged_result_is_one_sentence(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.result_file.write_text("{")
+    with pytest.raises(RunError, match=r"result.json is damaged: "):
+        directory.read_result()
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"cannot write to .*: No space left on device"):
+        RunDirectory(tmp_path).append_round({"round": 1}, matrices(1))
+
+
+def test_next_free_counts_up(tmp_path: Path) -> None:
+    assert next_free(tmp_path, "run") == tmp_path / "run"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run-2").mkdir()
+    assert next_free(tmp_path, "run") == tmp_path / "run-3"

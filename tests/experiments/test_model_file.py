@@ -1,0 +1,183 @@
+"""A personal model as a file: round trip, predictions, and files that are something else."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedgkd.clients import GraphBatch
+from fedgkd.errors import DataError, RunError
+from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.models import BACKBONES, Network
+from tests.graphs import random_graph
+
+NETWORK = Network("gcn", num_features=6, hidden=4, layers=2, num_classes=3)
+
+
+def personal(network: Network = NETWORK) -> PersonalModel:
+    return PersonalModel(
+        network,
+        network.initial(seed=1, clients=1),
+        class_names=("red", "green", "blue"),
+        feature_names=tuple("abcdef"),
+        origin={"algorithm": "fedgkd", "client": "client-3"},
+    )
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_round_trip(tmp_path: Path, backbone: str) -> None:
+    model = personal(Network(backbone, num_features=6, hidden=4, layers=3, num_classes=3))
+    model.save(tmp_path / "models" / "client-3.safetensors")
+    found = PersonalModel.load(tmp_path / "models" / "client-3.safetensors")
+    assert replace(found, params={}) == replace(model, params={})
+    assert found.params.keys() == model.params.keys()
+    assert all(found.params[name].equal(tensor) for name, tensor in model.params.items())
+
+
+def test_names_are_optional(tmp_path: Path) -> None:
+    PersonalModel(NETWORK, NETWORK.initial(0, 1)).save(tmp_path / "m.safetensors")
+    found = PersonalModel.load(tmp_path / "m.safetensors")
+    assert (found.class_names, found.feature_names, found.origin) == (None, None, {})
+
+
+def test_probabilities_are_the_models() -> None:
+    graph, model = random_graph(9), personal()
+    found = model.probabilities(graph)
+    expected = NETWORK(model.params, GraphBatch([graph]))[0].softmax(-1).numpy()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-6)
+
+
+def test_a_graph_needs_neither_splits_nor_labels() -> None:
+    graph = random_graph(9)
+    bare = replace(graph, y=np.full(9, -1), train_mask=None, val_mask=None, test_mask=None)
+    np.testing.assert_array_equal(personal().probabilities(bare), personal().probabilities(graph))
+
+
+def test_features_that_do_not_fit_are_refused_with_the_reason() -> None:
+    with pytest.raises(DataError) as caught:
+        personal().probabilities(random_graph(features=5, name="mine"))
+    assert str(caught.value) == "mine has 5 feature columns, but the model was trained on 6"
+    renamed = replace(random_graph(name="mine"), feature_names=("a", "b", "x", "d", "e", "f"))
+    with pytest.raises(DataError) as caught:
+        personal().probabilities(renamed)
+    assert str(caught.value) == "mine: feature column 2 is 'x', but the model knows it as 'c'"
+
+
+def whole(tmp_path: Path) -> Path:
+    personal().save(tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: b"not a model\n" * 50,
+        lambda data: data.replace(b"fedgkd-model-1", b"fedgkd\xffmodel-1"),
+        lambda data: data + b"more",
+    ],
+    ids=["truncated", "empty", "text", "bytes", "longer"],
+)
+def test_damaged_files(tmp_path: Path, damage: Any) -> None:
+    path = whole(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RunError, match=r"m.safetensors is not a model file of fedgkd, or is damaged"):
+        PersonalModel.load(path)
+
+
+GOOD = {
+    "format": "fedgkd-model-1",
+    "model": {"kind": "Network", "backbone": "gcn", "num_features": 6, "hidden": 4, "layers": 2, "num_classes": 3},
+    "class_names": None,
+    "feature_names": None,
+    "origin": {},
+}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        {"pytorch": "yes"},
+        {"fedgkd": "no json"},
+        {"fedgkd": "[]"},
+        {"fedgkd": "{}"},
+        {"fedgkd": json.dumps(GOOD | {"model": {"kind": "Transformer"}})},
+        {"fedgkd": json.dumps(GOOD | {"model": {"kind": "Network", "size": 3}})},
+        {"fedgkd": json.dumps(GOOD | {"model": GOOD["model"] | {"backbone": "none"}})},  # type: ignore[operator]
+        {"fedgkd": json.dumps(GOOD | {"model": GOOD["model"] | {"layers": "two"}})},  # type: ignore[operator]
+        {"fedgkd": json.dumps({name: value for name, value in GOOD.items() if name != "origin"})},
+        {"fedgkd": json.dumps(GOOD | {"class_names": 3})},
+    ],
+)
+def test_files_of_others(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    save_file(NETWORK.initial(0, 1), tmp_path / "m.safetensors", metadata)
+    with pytest.raises(RunError, match=r"m.safetensors is not a model file of fedgkd, or is damaged"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+def test_files_of_another_format(tmp_path: Path) -> None:
+    metadata = {"fedgkd": json.dumps(GOOD | {"format": "fedgkd-model-99"})}
+    save_file(NETWORK.initial(0, 1), tmp_path / "m.safetensors", metadata)
+    with pytest.raises(RunError, match="has the format fedgkd-model-99; this version reads fedgkd-model-1 only"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("change", ["shape", "missing", "more", "clients"])
+def test_tensors_that_do_not_fit_the_description(tmp_path: Path, change: str) -> None:
+    params = NETWORK.initial(0, 2 if change == "clients" else 1)
+    if change == "shape":
+        params["readout.bias"] = torch.zeros(1, 1, 7)
+    elif change == "missing":
+        del params["readout.bias"]
+    elif change == "more":
+        params["other"] = torch.zeros(1)
+    save_file(params, tmp_path / "m.safetensors", {"fedgkd": json.dumps(GOOD)})
+    with pytest.raises(RunError, match="the tensors do not fit the model that the file describes"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught:
+        PersonalModel.load(tmp_path / "none.safetensors")
+    assert str(caught.value) == f"cannot read the model {tmp_path / 'none.safetensors'}: No such file or directory"
+    with pytest.raises(RunError, match="Is a directory"):
+        PersonalModel.load(tmp_path)
+
+
+def test_saving_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write .*m.safetensors: "):
+        personal().save(tmp_path / "file" / "m.safetensors")
+
+
+@contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """No file may grow beyond that many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = whole(tmp_path)
+    before = path.read_bytes()
+    with small_disk(100), pytest.raises(RunError, match=r"cannot write .*m.safetensors: File too large"):
+        PersonalModel(NETWORK, NETWORK.initial(9, 1)).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
