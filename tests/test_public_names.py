@@ -28,6 +28,7 @@ PUBLIC = {
     "TrainingSettings",
     "__version__",
     "load_dataset",
+    "load_records",
     "local_round",
     "partition",
     "read_federation",

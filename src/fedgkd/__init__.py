@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedgkd.errors import DataError, FedGKDError, FetchError, RunError, SettingError
     from fedgkd.experiments.api import run
     from fedgkd.experiments.model_file import PersonalModel
+    from fedgkd.reporting import load_records
     from fedgkd.settings import setting
     from fedgkd.training import TrainingSettings, local_round
 
@@ -41,6 +42,7 @@ _HOMES = {
     "Tensors": "fedgkd.clients",
     "TrainingSettings": "fedgkd.training",
     "load_dataset": "fedgkd.data.datasets",
+    "load_records": "fedgkd.reporting",
     "local_round": "fedgkd.training",
     "partition": "fedgkd.data.partition",
     "read_federation": "fedgkd.data.own",
@@ -68,6 +70,7 @@ __all__ = [
     "TrainingSettings",
     "__version__",
     "load_dataset",
+    "load_records",
     "local_round",
     "partition",
     "read_federation",

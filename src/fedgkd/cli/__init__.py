@@ -16,6 +16,7 @@ from fedgkd.cli.console import ErrorsInOneSentence
 from fedgkd.cli.experiments import ablate, compare, tune
 from fedgkd.cli.options import Command
 from fedgkd.cli.partition import partition
+from fedgkd.cli.report import report
 from fedgkd.cli.run import predict, resume, run
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app)
-for verb in (run, resume, predict, compare, tune, ablate, partition):
+for verb in (run, resume, predict, compare, tune, ablate, report, partition):
     app.command(cls=Command)(verb)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from fedgkd.cli import console
 from fedgkd.cli.live import grid_progress, tuning_progress
-from fedgkd.cli.options import DataDir, Json, Synthetic, complete_dataset, complete_setting
+from fedgkd.cli.options import DataDir, Json, Log, Synthetic, complete_dataset, complete_setting
 from fedgkd.errors import SettingError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ Configs = Annotated[
     ),
 ]
 Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="Runs at the same time, each in a process of its own.")]
-Log = Annotated[str | None, typer.Option(metavar="TRACKER", help="Log every round to tensorboard or mlflow as well.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for all of it; the same command again goes on there.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the runs with an estimate of their time; run nothing.")]
 
@@ -70,7 +69,7 @@ def compare(
     overlapping: Overlapping = False,
     algorithms: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME...", help="Algorithms, or module:Class of your own; all of them by default."),
+        typer.Option(metavar="NAME...", help="Algorithms, or module:Class of your own; by default all."),
     ] = None,
     seeds: Seeds = 3,
     rounds: Rounds = None,
@@ -210,8 +209,7 @@ class _Grid:
         from fedgkd.experiments.tracking import prepare_tracker
         from fedgkd.experiments.workers import Surroundings, run_cells
 
-        if self.log is not None:
-            prepare_tracker(self.log)
+        prepare_tracker(self.log)
         with claimed(self.out, _command()):
             prepare()
             todo = [cell for cell, state in self._states().items() if state is not State.FINISHED]
@@ -393,14 +391,14 @@ def _show_winner(outcome: Any, file: Path, json: bool) -> None:
     if json:
         console.print_json({"params": dict(outcome.params), "file": str(file)} | facts)
         return
-    table = console.new_table(f"best of {outcome.complete + outcome.pruned} trials ({outcome.pruned} pruned)")
+    table = console.new_table(f"best of {outcome.complete + outcome.pruned} trials")
     table.add_column("setting", style="bold")
     table.add_column("value", justify="right")
     for name, value in outcome.params.items():
         table.add_row(name, str(value))
     table.add_row("validation accuracy", console.share(outcome.value))
     console.out.print(table)
-    console.out.print(f"settings: {file}", soft_wrap=True)
+    console.out.print(f"{outcome.pruned} trials were pruned; the settings: {file}", soft_wrap=True)
 
 
 def _print_motivation(record: dict[str, Any], out: Path) -> None:

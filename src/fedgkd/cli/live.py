@@ -149,7 +149,7 @@ def _bars() -> Iterator[Progress]:
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
-    with Progress(*columns, console=console.err) as progress:
+    with Progress(*columns, console=console.err, transient=True) as progress:
         yield progress
 
 

@@ -87,6 +87,7 @@ Synthetic = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE...", help="Sizes of the dataset 'synthetic', as num_nodes=5000 homophily=0.5."),
 ]
+Log = Annotated[str | None, typer.Option(metavar="TRACKER", help="Log every round to tensorboard or mlflow as well.")]
 GraphName = Annotated[
     str,
     typer.Argument(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedgkd.cli import console
-from fedgkd.cli.options import DataDir, Json, Label, Synthetic, complete_dataset, complete_setting
+from fedgkd.cli.options import DataDir, Json, Label, Log, Synthetic, complete_dataset, complete_setting
 from fedgkd.errors import DataError, SettingError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def run(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE...", help="Any setting; see --explain.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; by default a new one under runs/.")] = None,
+    log: Log = None,
     data_dir: DataDir = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print every setting, and do not run.")] = False,
     json: Json = False,
@@ -83,11 +84,12 @@ def run(
     if explain:
         _explain(settings, json)
     else:
-        _start(settings, out, data_dir, json)
+        _start(settings, out, log, data_dir, json)
 
 
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.", file_okay=False)],
+    log: Log = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
@@ -95,7 +97,9 @@ def resume(
     from fedgkd.experiments.directory import RunDirectory
     from fedgkd.experiments.federations import build_federation
     from fedgkd.experiments.runner import resume as take_up
+    from fedgkd.experiments.tracking import open_tracker, prepare_tracker
 
+    prepare_tracker(log)
     directory = RunDirectory(folder)
     config = directory.load_config()
     if directory.result_file.exists():
@@ -104,8 +108,9 @@ def resume(
         return
     with console.working("preparing the federation"):
         federation = build_federation(config.run, data_dir)
-    with _progress(config, folder) as events:
-        result = take_up(directory, federation, events).execute()
+    with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
+        result = take_up(directory, federation, tracker.added_to(events)).execute()
+        tracker.on_result(result)
     _show_result(result, folder, json)
 
 
@@ -150,11 +155,13 @@ def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
     return text.getvalue(), float((best == graph.y)[known].mean()) if known.any() else None
 
 
-def _start(config: Config, out: Path | None, data_dir: Path | None, json: bool) -> None:
+def _start(config: Config, out: Path | None, log: str | None, data_dir: Path | None, json: bool) -> None:
     from fedgkd.experiments.directory import RunDirectory, next_free
     from fedgkd.experiments.federations import build_federation
     from fedgkd.experiments.runner import Run
+    from fedgkd.experiments.tracking import open_tracker, prepare_tracker
 
+    prepare_tracker(log)
     if out is not None:
         RunDirectory(out).check_unused()  # at once, not after the federation has been prepared
     with console.working("preparing the federation"):
@@ -165,10 +172,11 @@ def _start(config: Config, out: Path | None, data_dir: Path | None, json: bool) 
     run = Run(config, federation, RunDirectory(folder))
     assert run.directory is not None
     run.directory.create(config)
-    with _progress(config, folder) as events:
-        run.events = events
+    with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
+        run.events = tracker.added_to(events)
         run.start()
         result = run.execute()
+        tracker.on_result(result)
     _show_result(result, folder, json)
 
 

@@ -56,6 +56,7 @@ def whole(federation: Federation) -> Pool:
 
 
 def _stacked(parts: list[Features]) -> Features:
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
+    dense = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(dense) == len(parts):
+        return np.concatenate(dense)
     return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from fedgkd.errors import RunError, SettingError
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.records import Record
+from fedgkd.experiments.runner import Events
 from fedgkd.settings import suggest
 
 MLFLOW_EXPERIMENT = "fedgkd"
@@ -25,6 +27,15 @@ class Tracker:
     on_round: Callable[[Record], None] = lambda record: None
     on_result: Callable[[Record], None] = lambda result: None
 
+    def added_to(self, events: Events) -> Events:
+        """The same events, but the tracker gets every round as well."""
+
+        def on_round(record: Record) -> None:
+            self.on_round(record)
+            events.on_round(record)
+
+        return replace(events, on_round=on_round)
+
 
 @contextmanager
 def open_tracker(kind: str | None, folder: Path, config: Config) -> Iterator[Tracker]:
@@ -36,8 +47,10 @@ def open_tracker(kind: str | None, folder: Path, config: Config) -> Iterator[Tra
             yield tracker
 
 
-def prepare_tracker(kind: str) -> None:
+def prepare_tracker(kind: str | None) -> None:
     """Raise if there is no such tracker, its package is missing or its store cannot be used; call it before runs."""
+    if kind is None:
+        return
     if kind not in TRACKERS:
         raise SettingError(f"there is no tracker '{kind}'{suggest(kind, TRACKERS) or f'; known: {_KNOWN}'}")
     if find_spec(kind) is None:
@@ -108,6 +121,7 @@ def _mlflow_experiment() -> tuple[Any, str]:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
     try:
         client = MlflowClient()
         experiment = client.get_experiment_by_name(MLFLOW_EXPERIMENT)

@@ -39,8 +39,8 @@ from fedgkd.settings import NONE
 HEARTBEAT_SECONDS, GRACE_SECONDS = 5, 30
 """How often a process says that its trial is alive, and after how long a silent one is taken for dead."""
 
-UNPRUNED_TRIALS, UNPRUNED_ROUNDS = 5, 10
-"""The first trials, and the first rounds of every trial, are never pruned."""
+UNPRUNED_TRIALS, UNPRUNED_ROUNDS, REPORT_EVERY = 5, 10, 5
+"""The first trials, and the first rounds of every trial, are never pruned; then it is looked at every few rounds."""
 
 STUDY_FILE = "study.db"
 
@@ -172,8 +172,7 @@ def write_winner(tuning: Tuning, outcome: Outcome, out: Path, command: str) -> P
     """The winning settings as a file that ``run --config`` and ``compare --configs`` take."""
     config, place = tuning.configs(outcome.params)[0], tuning.places[0]
     chosen = {"algorithm", *place.settings, *tuning.given.options, *tuning.given.assignments, *outcome.params}
-    if len(tuning.places) > 1:
-        chosen -= {"clients"}
+    chosen -= {*IMMATERIAL, *(["clients"] if len(tuning.places) > 1 else [])}
     values = {name: NONE if value is None else value for name, value in config.values().items() if name in chosen}
     text = (
         f"{_FIRST_WORDS}: {outcome.complete + outcome.pruned} trials, {outcome.pruned} of them pruned; mean validation "
@@ -239,9 +238,10 @@ class _Objective:
             nonlocal best
             self._watch.on_round(len(scores), record)
             best = max(best, _validation(record["selected"]["accuracy"]["val"]))
-            trial.report(float(np.mean([*scores, best])), len(scores) * config.run.rounds + record["round"])
-            if trial.should_prune():
-                raise TrialPruned
+            if record["round"] % REPORT_EVERY == 0:
+                trial.report(float(np.mean([*scores, best])), len(scores) * config.run.rounds + record["round"])
+                if trial.should_prune():
+                    raise TrialPruned
 
         run = Run(config, self._federation(federation_settings(config.run)), None, Events(on_round))
         run.start()

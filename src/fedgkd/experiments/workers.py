@@ -107,14 +107,12 @@ def _bring_to_end(cell: Cell, surroundings: Surroundings, report: Report) -> Rec
     if not directory.metrics_file.exists():  # nothing is done yet, so nothing holds it to earlier settings
         atomic_write_text(directory.config_file, cell.config.to_toml(), RunError)
     federation = federation_of(cell.config.run, surroundings.data_dir)
+    events = Events(
+        on_round=lambda record: report(News(cell, ROUND, record)),
+        on_warning=lambda sentence: report(News(cell, WARNING, sentence)),
+    )
     with open_tracker(surroundings.log, cell.folder, cell.config) as tracker:
-
-        def on_round(record: Record) -> None:
-            tracker.on_round(record)
-            report(News(cell, ROUND, record))
-
-        events = Events(on_round, lambda sentence: report(News(cell, WARNING, sentence)))
-        result = resume(directory, federation, events).execute()
+        result = resume(directory, federation, tracker.added_to(events)).execute()
         tracker.on_result(result)
     return result
 

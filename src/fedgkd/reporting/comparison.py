@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.data.paper_results import PaperScore, paper_score
-from fedgkd.reporting.methods import Style, dataset_position, dataset_title, method_position, method_title, styles
+from fedgkd.reporting.methods import (
+    ORACLES,
+    Style,
+    dataset_position,
+    dataset_title,
+    method_position,
+    method_title,
+    styles,
+)
 from fedgkd.reporting.records import FinishedRun
 
 Array = NDArray[np.float64]
@@ -88,12 +96,19 @@ class Cell:
         scored = "" if self.scored_model == "just-trained" else self.scored_model
         return slug(f"{self.dataset} {self.setting} {self.clients} {self.data} {scored}")
 
-    def rank(self, entry: Entry) -> int:
-        """1 for the best mean test accuracy; equal means share a rank, and a method without one comes last."""
-        return 1 + sum(_score(other) > _score(entry) for other in self.entries)
+    @property
+    def rivals(self) -> list[Entry]:
+        """The methods that are ranked against each other: not those that see the graphs of all clients."""
+        return [entry for entry in self.entries if entry.method.algorithm not in ORACLES]
 
-    def best(self) -> Entry:
-        return max(self.entries, key=_score)
+    def rank(self, entry: Entry) -> int | None:
+        """1 for the best mean test accuracy; equal means share a rank, and a method without one comes last."""
+        if entry not in self.rivals:
+            return None
+        return 1 + sum(_score(other) > _score(entry) for other in self.rivals)
+
+    def best(self) -> Entry | None:
+        return max(self.rivals, key=_score, default=None)
 
     def paper(self, entry: Entry) -> PaperScore | None:
         """The paper's figure, if the runs followed its protocol on its data."""

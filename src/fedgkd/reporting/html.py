@@ -141,6 +141,7 @@ _MARKS = {
     "plus": "M17 3v10M12 8h10",
 }
 
+
 def _charts(name: str) -> str:
     return f'<div class="charts" data-charts="{name}"></div>'
 

@@ -77,7 +77,7 @@ def _traces(series: Series) -> list[Spec]:
         "mode": "+".join(["lines"] * series.line + ["markers"] * series.markers),
         "x": _numbers(series.x),
         "y": _numbers(series.y),
-        "opacity": 0.55 if series.faint else 1.0,
+        "opacity": 0.65 if series.faint else 1.0,
         "line": {"color": style.colour, "dash": style.dash, "width": 1.5 if series.faint else 3 if style.strong else 2},
         "marker": _marker(series),
         **_hover(series),

@@ -42,7 +42,10 @@ _KNOWN = {
     "gcfl_plus": ("GCFL+", Style(GREEN, "triangle-right", "dash")),
     "fedstar": ("FedStar", Style(SKY, "star")),
     "fedgkd": ("FedGKD", Style(VERMILION, "circle", strong=True)),
+    "centralised": ("Centralised", Style(INK, "hexagon", "dash")),
 }
+# Methods that see the graphs of all clients: shown beside the others, but not ranked among them.
+ORACLES = ("centralised",)
 _MARKERS = ("hexagon", "square", "diamond", "triangle-up", "star", "pentagon", "circle")
 _ORDER = list(_KNOWN)
 
@@ -53,9 +56,8 @@ def method_title(algorithm: str) -> str:
 
 
 def method_position(algorithm: str) -> tuple[int, str]:
-    """Sorts methods as the paper does: baselines, then algorithms of the user's own, then FedGKD."""
-    last = _ORDER.index("fedgkd")
-    return (_ORDER.index(algorithm), "") if algorithm in _KNOWN else (last - 1, algorithm)
+    """Sorts methods as the paper does: baselines, then algorithms of the user's own, then FedGKD, then oracles."""
+    return (_ORDER.index(algorithm if algorithm in _KNOWN else "fedgkd"), "" if algorithm == "fedgkd" else algorithm)
 
 
 def dataset_title(dataset: str) -> str:

@@ -30,7 +30,9 @@ class PairedTest:
 def against_best(cell: Cell) -> dict[str, PairedTest]:
     """Every other method against the best one, by the method's key; those that share no client with it are left out."""
     best = cell.best()
-    differences = {entry.method.key: paired_differences(best, entry) for entry in cell.entries if entry is not best}
+    if best is None:
+        return {}
+    differences = {entry.method.key: paired_differences(best, entry) for entry in cell.rivals if entry is not best}
     testable = {key: values for key, values in differences.items() if len(values)}
     corrected = holm([wilcoxon(values) for values in testable.values()])
     return {key: PairedTest(best, len(values), p) for (key, values), p in zip(testable.items(), corrected, strict=True)}

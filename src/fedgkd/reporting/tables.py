@@ -28,7 +28,7 @@ class Summary:
     Attributes:
         seeds: Number of runs that the means are over.
         test_accuracy, test_accuracy_std: The headline: mean and sample standard deviation over seeds.
-        rank: 1 for the best mean of the cell.
+        rank: 1 for the best mean of the cell; None for a method that sees the graphs of all clients.
         against, p_value, pairs: The best method, and the test of the difference from it over pairs (seed, client).
         paper, paper_std, difference: The paper's figure, and ours minus it.
         mb_up, mb_down: Megabytes per client and round.
@@ -46,7 +46,7 @@ class Summary:
     seeds: int
     test_accuracy: float
     test_accuracy_std: float
-    rank: int
+    rank: int | None
     against: str
     p_value: float
     pairs: int
@@ -169,8 +169,8 @@ def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
     rows = []
     for method in comparison.methods:
         found = [summary.get(method.key) for summary in summaries]
-        ranks = [row.rank for row in found if row]
-        if ranks:
+        if any(found):
+            ranks = [row.rank for row in found if row and row.rank]
             mean_rank = Value(
                 f"{sum(ranks) / len(ranks):.2f}" + (f" ({len(ranks)})" if len(ranks) < len(cells) else "")
             )
@@ -188,7 +188,7 @@ def _accuracies(cell: Cell) -> Table:
     rows = summarise(cell)
     fields = [
         (Column(_scored_head(cell.scored_model)), _headline),
-        (Column("rank"), lambda row: Value(str(row.rank))),
+        (Column("rank"), lambda row: Value(str(row.rank or NOTHING))),
         (Column("p"), lambda row: Value(_p_value(row))),
         (Column("mean over nodes", "other figures (%)"), lambda row: Value(percent(row.test_accuracy_weighted))),
         (Column("received models", "other figures (%)"), lambda row: Value(percent(row.test_accuracy_received))),

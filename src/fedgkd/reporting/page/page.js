@@ -6,7 +6,11 @@
   const byId = (id) => document.getElementById(id);
   const switchedOff = new Set();
   const charts = new Map(); // element -> what it shows
-  const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+  // plotly would offer to send the data to its makers' server; nothing leaves this page.
+  const CONFIG = {
+    displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "",
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+  };
 
   // --- colours ------------------------------------------------------------------------------------------------------
 
@@ -22,11 +26,12 @@
 
   function layout(own, margin = { l: 56, r: 12, t: 12, b: 48 }) {
     const { ink, muted, grid, line, surface } = colours();
-    const axis = { gridcolor: grid, linecolor: line, zerolinecolor: line, automargin: true, tickfont: { color: muted } };
+    const axis = { gridcolor: grid, linecolor: line, zerolinecolor: muted, automargin: true, tickfont: { color: muted } };
     return {
       ...own,
-      xaxis: { ...axis, ...own.xaxis },
+      xaxis: { ...axis, zeroline: false, rangemode: "tozero", ...own.xaxis },
       yaxis: { ...axis, ...own.yaxis },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: muted, activecolor: ink },
       margin,
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -170,7 +175,10 @@
     const trace = {
       type: "heatmap", x: shown.labels, y: shown.labels, z, zmin, zmax, colorscale: "Cividis", hoverongaps: false,
       hovertemplate: "%{y} and %{x}: %{z:.4g}<extra></extra>",
-      colorbar: { orientation: "h", thickness: 10, len: 0.9, y: -0.12, yanchor: "top", nticks: 4, outlinewidth: 0, tickfont: { color: muted, size: 11 } },
+      colorbar: {
+        orientation: "h", thickness: 10, len: 0.8, y: -0.12, yanchor: "top", outlinewidth: 0, tickfont: { color: muted, size: 11 },
+        tickvals: [zmin, zmax], ticktext: [zmin, zmax].map((value) => String(Number(value.toPrecision(4)))), tickangle: 0,
+      },
     };
     const axis = { type: "category", showgrid: false, ticks: "", tickangle: 0 };
     const own = { xaxis: { ...axis, constrain: "domain" }, yaxis: { ...axis, autorange: "reversed", scaleanchor: "x", constrain: "domain" } };
@@ -208,7 +216,7 @@
       textfont: { color: ink, size: 12 },
       hovertext: members.map(describeClient),
       hovertemplate: "%{hovertext}<extra></extra>",
-      marker: { color: colour, size: members.map((k) => 22 * Math.sqrt(shown.areas[k])), line: { width: 1, color: colours().surface } },
+      marker: { color: colour, opacity: 1, size: members.map((k) => 22 * Math.sqrt(shown.areas[k])), line: { width: 1, color: colours().surface } },
     }));
     const none = { visible: false };
     const own = { xaxis: none, yaxis: { ...none, scaleanchor: "x" }, showlegend: dots.some((dot) => dot.showlegend), hovermode: "closest" };
