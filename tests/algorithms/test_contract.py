@@ -26,7 +26,7 @@ from fedgkd.experiments.runner import Run, resume
 from tests.graphs import planted_federation
 
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
-SMALL = {"hidden": 8, "threads": 1}
+SMALL = {"hidden": 8, "threads": 1, "checkpoint_share": 1.0}
 
 
 def _run(name: str, federation: Federation, directory: RunDirectory | None = None, **settings: Any) -> Run:

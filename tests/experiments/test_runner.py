@@ -22,7 +22,7 @@ from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.runner import Events, Run, resume
 from tests.graphs import planted_federation
 
-SMALL = {"algorithm": "fedgkd", "hidden": 8, "threads": 1, "rounds": 3}
+SMALL = {"algorithm": "fedgkd", "hidden": 8, "threads": 1, "rounds": 3, "checkpoint_share": 1.0}
 
 
 def make(federation: Federation | None = None, folder: Path | None = None, **settings: Any) -> Run:

@@ -93,7 +93,7 @@ def compare(
         places += _places(dataset or ["cora"], clients, _partition(partition, overlapping))
     given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
     cells = make_cells(out, places, [Method(name) for name in names], range(seeds), given)
-    grid = _Grid(cells, out, jobs, log, data_dir)
+    grid = _Grid("comparison", cells, out, jobs, log, data_dir)
     if dry_run:
         grid.show_plan(json)
     else:
@@ -128,12 +128,17 @@ def ablate(
 
     given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
     if study == MOTIVATION:
+        if clients or partition or overlapping or jobs > 1 or log or dry_run:
+            raise SettingError(
+                "the motivating experiment divides no graph and makes no runs: it takes no --clients, --partition, "
+                "--overlapping, --jobs, --log or --dry-run"
+            )
         _motivation(dataset, seeds, given, out, data_dir, json)
         return
     methods = find_study(study).methods
     places = _places([dataset], clients, _partition(partition, overlapping))
     cells = make_cells(out, places, methods, range(seeds), given)
-    grid = _Grid(cells, out, jobs, log, data_dir)
+    grid = _Grid(study, cells, out, jobs, log, data_dir)
     if dry_run:
         grid.show_plan(json)
     else:
@@ -200,8 +205,11 @@ def tune(
 class _Grid:
     """Runs that are to be made in one folder."""
 
-    def __init__(self, cells: Sequence[Cell], out: Path, jobs: int, log: str | None, data_dir: Path | None) -> None:
-        self.cells, self.out, self.jobs, self.log, self.data_dir = cells, out, jobs, log, data_dir
+    def __init__(
+        self, kind: str, cells: Sequence[Cell], out: Path, jobs: int, log: str | None, data_dir: Path | None
+    ) -> None:
+        self.kind, self.cells, self.out = kind, cells, out
+        self.jobs, self.log, self.data_dir = jobs, log, data_dir
 
     def run(self, prepare: Callable[[], None] = lambda: None) -> None:
         """Bring every run to its end that is not there yet; ``prepare`` is called once the folder is ours."""
@@ -210,13 +218,20 @@ class _Grid:
         from fedgkd.experiments.workers import Surroundings, run_cells
 
         prepare_tracker(self.log)
-        with claimed(self.out, _command()):
+        with claimed(self.out, self.kind, _command()):
             prepare()
             todo = [cell for cell, state in self._states().items() if state is not State.FINISHED]
-            if len(todo) < len(self.cells):
-                console.err.print(f"{len(self.cells) - len(todo)} of {len(self.cells)} runs are finished already")
+            self._say_what_is_there(len(self.cells) - len(todo))
             with grid_progress(len(todo)) as report:
                 run_cells(todo, Surroundings(self.data_dir, self.log), self.jobs, report)
+
+    def _say_what_is_there(self, finished: int) -> None:
+        if finished:
+            console.err.print(f"{finished} of {len(self.cells)} runs are finished already")
+        tuned = sum(any(origin.endswith(".toml") for origin in cell.config.origins.values()) for cell in self.cells)
+        if tuned:
+            rest = "" if tuned == len(self.cells) else "; the others have the defaults"
+            console.err.print(f"{tuned} of {len(self.cells)} runs have tuned settings{rest}")
 
     def show_plan(self, json: bool) -> None:
         from fedgkd.experiments.estimate import estimate, total

@@ -61,14 +61,7 @@ def find_study(name: str) -> Study:
 
 
 def write_study(name: str, out: Path) -> None:
-    """``study.json``, by which a report knows what the runs in that folder vary.
-
-    Raises:
-        RunError: If the folder holds another study.
-    """
-    file, study = out / "study.json", STUDIES[name]
+    """``study.json``, by which a report knows what the runs in that folder vary."""
+    study = STUDIES[name]
     text = json.dumps({"study": name, "setting": study.setting, "values": study.values}, indent=2) + "\n"
-    if not file.exists():
-        atomic_write_text(file, text, RunError)
-    elif file.read_text(encoding="utf-8") != text:
-        raise RunError(f"{out} holds another study than {name}; choose another --out")
+    atomic_write_text(out / "study.json", text, RunError)

@@ -53,6 +53,13 @@ class RunSettings:
     device: str = setting("cpu", "cpu, cuda, or cuda:N")
     threads: int = setting(0, "CPU threads of PyTorch; 0: as many as there are cores", low=0)
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0: none", low=0)
+    checkpoint_share: float = setting(
+        0.05,
+        "share of the time that checkpoints may take; very short rounds share one, and a resumed run repeats them",
+        low=0,
+        high=1,
+        open_low=True,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -31,7 +31,7 @@ GRID_FILE = "grid.json"
 COORDINATES = ("algorithm", "dataset", "graphs", "clients", "partition", "seed")
 """Settings by which the cells of a grid differ."""
 
-IMMATERIAL = ("threads", "device", "checkpoint_every")
+IMMATERIAL = ("threads", "device", "checkpoint_every", "checkpoint_share")
 """Settings that say how a machine does a run; it is the same run whatever they are."""
 
 
@@ -165,16 +165,19 @@ def _config(place: Place, method: Method, seed: int, given: Given) -> Config:
         *sources,
         ("command line", given.options),
         ("--set", {name: value for name, value in given.assignments.items() if name in has}),
-        ("study", method.changes),
+        ("what is varied", method.changes),
         ("grid", {**place.settings, "algorithm": method.algorithm, "seed": seed}),
     )
 
 
 def _check_assignments(assignments: Values, methods: Sequence[Method]) -> None:
     known = {name for method in methods for name in _setting_names(method.algorithm)}
+    varied = {name for method in methods for name in method.changes}
     for name, value in assignments.items():
         if name in COORDINATES:
-            raise SettingError(f"--set {name}: the runs of a grid differ in it, and there is an option for it")
+            raise SettingError(f"--set {name}: the runs differ in it, and there is an option for it")
+        if name in varied:
+            raise SettingError(f"--set {name}: that is what is varied here")
         if name not in known:
             make_config(("--set", {"algorithm": methods[0].algorithm, name: value}))
 
@@ -211,8 +214,13 @@ def _check_same(directory: RunDirectory, cell: Cell) -> None:
 
 
 @contextmanager
-def claimed(out: Path, command: str) -> Iterator[None]:
+def claimed(out: Path, kind: str, command: str) -> Iterator[None]:
     """Hold the folder of a grid, new or begun earlier, and note the command; nobody else may work there meanwhile.
+
+    Args:
+        out: The folder.
+        kind: What the grid is: ``comparison``, or the name of a study. A folder holds only one kind.
+        command: What was typed.
 
     Raises:
         RunError: If the folder holds something else, or another process works there.
@@ -225,15 +233,22 @@ def claimed(out: Path, command: str) -> Iterator[None]:
     if crowd and GRID_FILE not in crowd:
         raise RunError(f"{out} is not empty ({min(crowd)}) and was not made by this command; choose another --out")
     with locked(out, wait=False):
-        _note_command(out / GRID_FILE, command)
+        _note(out / GRID_FILE, kind, command)
         yield
 
 
-def _note_command(file: Path, command: str) -> None:
-    try:
-        commands = json.loads(file.read_text(encoding="utf-8"))["commands"] if file.exists() else []
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}); remove it if the folder is to be used again") from error
+def _note(file: Path, kind: str, command: str) -> None:
+    known, commands = _read_note(file) if file.exists() else (kind, [])
+    if known != kind:
+        raise RunError(f"{file.parent} holds the runs of another grid ({known}); choose another --out")
     if command not in commands:
-        text = json.dumps({"commands": [*commands, command]}, indent=2) + "\n"
+        text = json.dumps({"kind": kind, "commands": [*commands, command]}, indent=2) + "\n"
         atomic_write_text(file, text, RunError)
+
+
+def _read_note(file: Path) -> tuple[str, list[str]]:
+    try:
+        note = json.loads(file.read_text(encoding="utf-8"))
+        return note["kind"], list(note["commands"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise RunError(f"{file} cannot be read ({error}); choose another --out") from error

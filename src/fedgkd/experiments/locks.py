@@ -20,10 +20,11 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("w")
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise RunError(f"another fedgkd is at work in {folder}; wait for it, or choose another --out") from None
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror or error}") from error
     with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise RunError(f"another fedgkd is at work in {folder}; wait for it, or choose another --out") from None
         yield

@@ -153,7 +153,7 @@ def study(
         "seeds": list(range(seeds)),
         "settings": _settings(trainings[0], distillations[0]),
     }
-    with claimed(out, command):
+    with claimed(out, "motivation", command):
         if (out / JSON_FILE).exists():
             return _read(out / JSON_FILE, facts)
         settings = trainings[0].config.run

@@ -78,6 +78,7 @@ class Run:
         self.best, self.best_received = Best(), Best()
         self.totals = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
         self._kept_serial, self._kept_is_new = 0, False
+        self._checkpoints_took = 0.0
 
     def start(self) -> None:
         """Give the clients their state before round 1, and write down who they are."""
@@ -205,8 +206,7 @@ class Run:
     # --- storage -----------------------------------------------------------------------------------------------
 
     def _store(self, directory: RunDirectory, record: Record, mixing: Mixing | None, present: Sequence[int]) -> None:
-        every = self.config.run.checkpoint_every
-        due = bool(every) and self.round % every == 0
+        due = self._checkpoint_is_due()
         began = time.perf_counter()
         if due and self._kept_is_new:
             self._kept_serial += 1
@@ -217,8 +217,17 @@ class Run:
         began = time.perf_counter()
         if due:
             directory.state.write(self.round, self._state_tensors(), plain(self._state_facts()))
-        record["seconds"]["checkpoint"] = wrote + time.perf_counter() - began
-        self.totals["seconds"] += record["seconds"]["checkpoint"]
+        spent = wrote + time.perf_counter() - began
+        record["seconds"]["checkpoint"] = spent
+        self.totals["seconds"] += spent
+        self._checkpoints_took += spent
+
+    def _checkpoint_is_due(self) -> bool:
+        """At the rounds asked for, unless checkpoints have already had their share of the time."""
+        settings = self.config.run
+        if not settings.checkpoint_every or self.round % settings.checkpoint_every:
+            return False
+        return self._checkpoints_took <= settings.checkpoint_share * self.totals["seconds"]
 
     def _state_tensors(self) -> Tensors:
         state = self.engine.collect(lambda batch: batch.state)

@@ -31,7 +31,17 @@ T = TypeVar("T")
 
 # Settings that choose the data; the others choose what a method does with it.
 _DATA = ("dataset", "graphs", "label", "synthetic", "train_ratio", "val_ratio", "test_ratio")
-_NOT_OF_A_METHOD = {*_DATA, "clients", "partition", "algorithm", "seed", "device", "threads", "checkpoint_every"}
+_NOT_OF_A_METHOD = {
+    *_DATA,
+    "clients",
+    "partition",
+    "algorithm",
+    "seed",
+    "device",
+    "threads",
+    "checkpoint_every",
+    "checkpoint_share",
+}
 _PAPER_RATIOS = (0.30, 0.35, 0.35)
 
 
@@ -50,6 +60,11 @@ class Method:
     @property
     def key(self) -> str:
         return slug(f"{self.algorithm} {self.variant}")
+
+    @property
+    def ranked(self) -> bool:
+        """Not so if it sees the graphs of all clients: that is a ceiling, not a rival."""
+        return self.algorithm not in ORACLES
 
 
 @dataclass(frozen=True)
@@ -98,12 +113,12 @@ class Cell:
 
     @property
     def rivals(self) -> list[Entry]:
-        """The methods that are ranked against each other: not those that see the graphs of all clients."""
-        return [entry for entry in self.entries if entry.method.algorithm not in ORACLES]
+        """The methods that are ranked against each other."""
+        return [entry for entry in self.entries if entry.method.ranked]
 
     def rank(self, entry: Entry) -> int | None:
         """1 for the best mean test accuracy; equal means share a rank, and a method without one comes last."""
-        if entry not in self.rivals:
+        if not entry.method.ranked:
             return None
         return 1 + sum(_score(other) > _score(entry) for other in self.rivals)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fedgkd.data.datasets import DATASETS
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#7F7F7F"
+PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
 # The colour of text: black on white paper, light on a dark page.
 INK = "@ink"
 

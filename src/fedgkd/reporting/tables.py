@@ -171,10 +171,7 @@ def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
         found = [summary.get(method.key) for summary in summaries]
         if any(found):
             ranks = [row.rank for row in found if row and row.rank]
-            mean_rank = Value(
-                f"{sum(ranks) / len(ranks):.2f}" + (f" ({len(ranks)})" if len(ranks) < len(cells) else "")
-            )
-            rows.append((Value(method.title), *(_headline(row) for row in found), mean_rank))
+            rows.append((Value(method.title), *map(_headline, found), Value(_mean_rank(ranks, len(cells)))))
     return Table(
         key=slug(f"overview {setting} {scored}"),
         title=f"Test accuracy, {setting}",
@@ -321,6 +318,12 @@ def _headline(row: Summary | None) -> Value:
     return Value(mean_std(row.test_accuracy, row.test_accuracy_std), best=row.rank == 1, worse=row.worse)
 
 
+def _mean_rank(ranks: Sequence[int], cells: int) -> str:
+    if not ranks:
+        return NOTHING
+    return f"{statistics.fmean(ranks):.2f}" + (f" ({len(ranks)})" if len(ranks) < cells else "")
+
+
 def _seeds_note(cells: Sequence[Cell]) -> str:
     return _seeds_note_of([entry for cell in cells for entry in cell.entries])
 
@@ -335,15 +338,22 @@ def _seeds_note_of(entries: Sequence[Entry]) -> str:
 
 def _comparing_notes(cells: Sequence[Cell]) -> list[str]:
     """Notes on what can only be said of several methods."""
-    if all(len(cell.entries) == 1 for cell in cells):
-        return []
-    best = cells[0].best().method.title if len(cells) == 1 else "the best of the federation"
+    notes = [f"{title} sees all graphs at once: a ceiling, not ranked." for title in sorted(_oracles(cells))]
+    if all(len(cell.rivals) < 2 for cell in cells):
+        return notes
+    best = cells[0].best() if len(cells) == 1 else None
+    against = best.method.title if best else "the best of the federation"
     return [
+        *notes,
         "Best mean of each federation in bold; rank 1 is the best.",
-        f"p and *: two-sided Wilcoxon signed-rank test against {best}, over the test accuracies of all pairs "
+        f"p and *: two-sided Wilcoxon signed-rank test against {against}, over the test accuracies of all pairs "
         f"(seed, client), Holm-corrected; * where p < {LEVEL}. Clients of one seed learn together, so p is a guide, "
         "not a proof.",
     ]
+
+
+def _oracles(cells: Sequence[Cell]) -> set[str]:
+    return {entry.method.title for cell in cells for entry in cell.entries if not entry.method.ranked}
 
 
 def _p_value(row: Summary) -> str:

@@ -1,0 +1,144 @@
+"""Run folders written by hand, in the form that ``fedgkd run`` leaves them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SETTINGS = {
+    "dataset": "cora",
+    "graphs": "none",
+    "label": "label",
+    "synthetic": "",
+    "partition": "non-overlapping",
+    "train_ratio": 0.30,
+    "val_ratio": 0.35,
+    "test_ratio": 0.35,
+    "rounds": 10,
+    "patience": 20,
+    "select": "trained",
+    "threads": 1,
+    "lr": 0.01,
+}
+
+
+def write_run(
+    folder: Path,
+    algorithm: str = "fedgkd",
+    seed: int = 0,
+    per_client: Sequence[float | None] = (0.9, 0.8, 0.7),
+    *,
+    rounds: int = 4,
+    best_round: int = 3,
+    setting: str = "non-overlapping",
+    relations: Sequence[str] = (),
+    labels: Sequence[Sequence[int]] | None = None,
+    version: str = "0.1.0",
+    result: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Path:
+    """A finished run; its rounds rise to the accuracy of the last one in steps of one percent."""
+    clients = len(per_client)
+    known = [accuracy for accuracy in per_client if accuracy is not None]
+    accuracy = sum(known) / len(known)
+    values = {**SETTINGS, "algorithm": algorithm, "clients": clients, "seed": seed, "partition": setting, **settings}
+    folder.mkdir(parents=True)
+    toml = "".join(f"{name} = {json.dumps(value)}  # what it means\n" for name, value in values.items())
+    (folder / "config.toml").write_text(toml)
+    figures = {
+        "algorithm": algorithm,
+        "dataset": Path(str(values["dataset"])).name,
+        "clients": clients,
+        "setting": setting,
+        "seed": seed,
+        "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[values["select"]],
+        "rounds": rounds,
+        "best_round": best_round,
+        "test_accuracy": accuracy,
+        "val_accuracy": accuracy - 0.01,
+        "test_accuracy_weighted": accuracy + 0.001,
+        "test_macro_f1": accuracy / 2,
+        "per_client": list(per_client),
+        "test_accuracy_received": accuracy - 0.05,
+        "best_round_received": rounds,
+        "test_accuracy_last": accuracy - 0.002,
+        "client_names": [f"client-{client}" for client in range(clients)],
+        "bytes_up": 2_000_000 * rounds * clients,
+        "bytes_down": 1_000_000 * rounds * clients,
+        "seconds": 0.5 * rounds,
+        "partition_hash": f"{values['dataset']} {setting} {clients} {seed}",
+        "versions": {"fedgkd": version, "torch": "2.6"},
+        **(result or {}),
+    }
+    records = [_round(number, accuracy - 0.01 * (rounds - number), clients) for number in range(1, rounds + 1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    if relations:
+        np.savez_compressed(folder / "relations.npz", **write_matrices(rounds, clients, relations))
+    if labels is not None:
+        facts = {"names": figures["client_names"], "class_names": None, "nodes": [sum(row) for row in labels]}
+        (folder / "clients.json").write_text(json.dumps({**facts, "labels": labels}))
+    (folder / "result.json").write_text(json.dumps(figures, indent=2))
+    return folder
+
+
+def write_matrices(rounds: int, clients: int, names: Sequence[str]) -> dict[str, Any]:
+    """R, S and Q that differ from round to round; those not asked for are not there (NaN)."""
+    draw = np.random.default_rng(0)
+    matrices = {}
+    for name in ("R", "S", "Q"):
+        values = draw.random((rounds, clients, clients)).astype(np.float32)
+        symmetric = (values + values.transpose(0, 2, 1)) / 2
+        symmetric[:, np.arange(clients), np.arange(clients)] = 1
+        normed = symmetric / symmetric.sum(axis=2, keepdims=True) if name == "Q" else symmetric
+        matrices[name] = normed if name in names else np.full_like(normed, np.nan)
+    return matrices
+
+
+def write_study(folder: Path, setting: str, values: Sequence[Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.json").write_text(json.dumps({"study": setting, "setting": setting, "values": list(values)}))
+
+
+def write_motivation(folder: Path, nodes: int = 20) -> None:
+    folder.mkdir(parents=True)
+    relation = {kind: {"same": [0.9, 0.8], "flipped": [0.1, 0.3]} for kind in ("x_h", "y")}
+    facts = {"study": "motivation", "dataset": "cora", "accuracy": {}, "relation": relation}
+    similarity = {"measure": "linear CKA", "same": [0.97, 0.99], "flipped": [0.9, 0.94]}
+    (folder / "motivation.json").write_text(json.dumps({**facts, "embedding_similarity": similarity}))
+    draw = np.random.default_rng(0)
+    pictures = {task: draw.normal(size=(nodes, 2)) for task in ("original", "repeated", "flipped")}
+    np.savez_compressed(folder / "motivation.npz", labels=np.arange(nodes) % 3, **pictures)
+
+
+def write_comparison(folder: Path, algorithms: Sequence[str] = ("local", "fedavg", "fedgkd"), seeds: int = 3) -> None:
+    """Methods of which each is better than the one before, on three clients of which two have the same labels."""
+    for step, algorithm in enumerate(algorithms):
+        for seed in range(seeds):
+            accuracies = [0.60 + 0.05 * step + 0.01 * seed + 0.1 * client for client in range(3)]
+            relations = {"fedgkd": "RSQ", "local": ""}.get(algorithm, "Q")
+            labels = [[9, 1], [1, 9], [8, 2]]
+            write_run(folder / f"{algorithm}-{seed}", algorithm, seed, accuracies, relations=relations, labels=labels)
+
+
+def _round(number: int, accuracy: float, clients: int) -> dict[str, Any]:
+    scores = {
+        "accuracy": {"train": accuracy + 0.02, "val": accuracy - 0.01, "test": accuracy},
+        "accuracy_weighted": {"train": accuracy, "val": accuracy, "test": accuracy},
+        "macro_f1": {"train": accuracy, "val": accuracy, "test": accuracy / 2},
+    }
+    return {
+        "round": number,
+        "present": list(range(clients)),
+        "loss": 1 / number,
+        "trained": scores,
+        "received": scores,
+        "selected": scores,
+        "bytes_up": 2_000_000,
+        "bytes_down": 1_000_000,
+        "relation_quality": None if number == 1 else 0.1 * number,
+        "seconds": {"total": 0.5},
+    }
