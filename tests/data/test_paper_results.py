@@ -29,9 +29,7 @@ def test_nothing_where_the_paper_prints_nothing() -> None:
     assert paper_score("fedgkd", "mine", "overlapping", 10) is None
 
 
-def test_fedgkd_is_printed_as_the_best_everywhere() -> None:
+def test_fedgkd_is_printed_as_the_best_but_for_one_cell() -> None:
     """What the paper says of its tables: a slip in copying them would probably break it."""
-    for (method, *place), score in SCORES.items():
-        ours = paper_score("fedgkd", *place)
-        assert ours is not None
-        assert method == "fedgkd" or score.mean < ours.mean
+    better = {key for key, score in SCORES.items() if score.mean >= SCORES["fedgkd", *key[1:]].mean}
+    assert {key for key in better if key[0] != "fedgkd"} == {("fedpub", "arxiv", "overlapping", 30)}

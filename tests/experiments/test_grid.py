@@ -66,7 +66,9 @@ def test_an_assignment_goes_to_the_algorithms_that_have_the_setting() -> None:
         ({"lr": "-1"}, {}, "lr must be above 0"),
     ],
 )
-def test_assignments_that_cannot_be_meant(assignments: dict[str, str], changes: dict[str, float], sentence: str) -> None:
+def test_assignments_that_cannot_be_meant(
+    assignments: dict[str, str], changes: dict[str, float], sentence: str
+) -> None:
     with pytest.raises(SettingError, match=sentence):
         make_cells(Path(), [CORA], [Method("fedgkd", changes)], [0], Given(assignments=assignments))
 

@@ -86,10 +86,11 @@ def test_what_makes_a_comparison_unfair_is_said(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "fedgkd", seed=0, result={"partition_hash": "other"})
     write_run(tmp_path / "b", "local", seed=0)
     write_run(tmp_path / "c", "local", seed=1)
-    write_run(tmp_path / "d", "fedavg", seed=0, **{"rounds": 4})
+    write_run(tmp_path / "d", "fedavg", seed=0, max_rounds=50)
     place = "Cora, non-overlapping, 3 clients"
     assert compared(tmp_path).warnings == (
         f"{place}: the runs of seed 0 do not share the same clients; they are not paired.",
+        f"{place}: the methods were given different rounds: 10, 50.",
         f"{place}: not all methods were run with the same seeds.",
     )
 
@@ -134,4 +135,5 @@ def test_every_method_keeps_its_look() -> None:
 
 
 def test_slug() -> None:
-    assert slug("Cora (tau=0.5), 5 clients") == "cora-tau-0.5-5-clients"
+    assert slug("Cora (tau_s=0.5), 5 clients") == "cora-tau_s-0.5-5-clients"
+    assert slug("Städte/a") == "städte-a"

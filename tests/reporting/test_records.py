@@ -44,7 +44,7 @@ def test_the_folder_of_a_run_will_do(tmp_path: Path) -> None:
 
 
 def test_a_row_per_round(tmp_path: Path) -> None:
-    write_run(tmp_path / "one", seed=3, per_client=[0.9, 0.7])
+    write_run(tmp_path / "one", seed=3, per_client=[0.9, 0.7], relations="R")
     rounds = load_rounds(tmp_path)
     assert rounds["round"].tolist() == [1, 2, 3, 4]
     assert rounds["test_accuracy"].tolist() == pytest.approx([0.77, 0.78, 0.79, 0.80])
@@ -138,7 +138,7 @@ def test_different_versions_get_a_warning(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="there is no folder .*nowhere; give the one that"):
+    with pytest.raises(RunError, match=r"there is no folder .*nowhere; give the one that"):
         read_records(tmp_path / "nowhere")
 
 
@@ -176,7 +176,7 @@ def test_a_result_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no fields but a list"):
         read_records(tmp_path)
     (folder / "result.json").write_text('{"algorithm": "fedgkd"}')
-    with pytest.raises(RunError, match="result.json has no dataset, setting, .* not of this version"):
+    with pytest.raises(RunError, match=r"result.json has no dataset, setting, .* not of this version"):
         read_records(tmp_path)
 
 
@@ -196,10 +196,10 @@ def test_missing_rounds(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     (folder / "metrics.jsonl").write_text("\n".join(lines[:2]))
-    with pytest.raises(RunError, match="metrics.jsonl has 2 rounds, but result.json speaks of 4"):
+    with pytest.raises(RunError, match=r"metrics.jsonl has 2 rounds, but result.json speaks of 4"):
         load_rounds(tmp_path)
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(RunError, match="metrics.jsonl is missing although the run is finished"):
+    with pytest.raises(RunError, match=r"metrics.jsonl is missing although the run is finished"):
         load_rounds(tmp_path)
 
 
@@ -217,7 +217,7 @@ def test_broken_relations(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"R is of shape \(4, 2, 2\), not \(4, 3, 3\)"):
         run.relations()
     (folder / "relations.npz").write_bytes(b"PK nonsense")
-    with pytest.raises(RunError, match="relations.npz cannot be read"):
+    with pytest.raises(RunError, match=r"relations.npz cannot be read"):
         run.relations()
 
 
@@ -225,14 +225,14 @@ def test_broken_clients(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", labels=[[1, 2]] * 3)
     (folder / "clients.json").write_text('{"names": []}')
     (run,) = read_records(tmp_path).runs
-    with pytest.raises(RunError, match="clients.json does not say who the clients are"):
+    with pytest.raises(RunError, match=r"clients.json does not say who the clients are"):
         run.clients()
 
 
 def test_a_broken_study(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     (tmp_path / "study.json").write_text('{"study": "tau"}')
-    with pytest.raises(RunError, match="study.json does not describe a study"):
+    with pytest.raises(RunError, match=r"study.json does not describe a study"):
         read_records(tmp_path)
 
 

@@ -18,7 +18,6 @@ SETTINGS = {
     "train_ratio": 0.30,
     "val_ratio": 0.35,
     "test_ratio": 0.35,
-    "rounds": 10,
     "patience": 20,
     "select": "trained",
     "threads": 1,
@@ -34,6 +33,7 @@ def write_run(
     *,
     rounds: int = 4,
     best_round: int = 3,
+    max_rounds: int = 10,
     setting: str = "non-overlapping",
     relations: Sequence[str] = (),
     labels: Sequence[Sequence[int]] | None = None,
@@ -46,6 +46,7 @@ def write_run(
     known = [accuracy for accuracy in per_client if accuracy is not None]
     accuracy = sum(known) / len(known)
     values = {**SETTINGS, "algorithm": algorithm, "clients": clients, "seed": seed, "partition": setting, **settings}
+    values["rounds"] = max_rounds
     folder.mkdir(parents=True)
     toml = "".join(f"{name} = {json.dumps(value)}  # what it means\n" for name, value in values.items())
     (folder / "config.toml").write_text(toml)
@@ -74,7 +75,10 @@ def write_run(
         "versions": {"fedgkd": version, "torch": "2.6"},
         **(result or {}),
     }
-    records = [_round(number, accuracy - 0.01 * (rounds - number), clients) for number in range(1, rounds + 1)]
+    records = [
+        _round(number, accuracy - 0.01 * (rounds - number), clients, "R" in relations)
+        for number in range(1, rounds + 1)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     if relations:
         np.savez_compressed(folder / "relations.npz", **write_matrices(rounds, clients, relations))
@@ -119,12 +123,12 @@ def write_comparison(folder: Path, algorithms: Sequence[str] = ("local", "fedavg
     for step, algorithm in enumerate(algorithms):
         for seed in range(seeds):
             accuracies = [0.60 + 0.05 * step + 0.01 * seed + 0.1 * client for client in range(3)]
-            relations = {"fedgkd": "RSQ", "local": ""}.get(algorithm, "Q")
+            relations = "RSQ" if algorithm == "fedgkd" else ""
             labels = [[9, 1], [1, 9], [8, 2]]
             write_run(folder / f"{algorithm}-{seed}", algorithm, seed, accuracies, relations=relations, labels=labels)
 
 
-def _round(number: int, accuracy: float, clients: int) -> dict[str, Any]:
+def _round(number: int, accuracy: float, clients: int, related: bool) -> dict[str, Any]:
     scores = {
         "accuracy": {"train": accuracy + 0.02, "val": accuracy - 0.01, "test": accuracy},
         "accuracy_weighted": {"train": accuracy, "val": accuracy, "test": accuracy},
@@ -139,6 +143,6 @@ def _round(number: int, accuracy: float, clients: int) -> dict[str, Any]:
         "selected": scores,
         "bytes_up": 2_000_000,
         "bytes_down": 1_000_000,
-        "relation_quality": None if number == 1 else 0.1 * number,
+        "relation_quality": 0.1 * number if related and number > 1 else None,
         "seconds": {"total": 0.5},
     }

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,11 +15,17 @@ from fedgkd.cli.live import grid_progress, tuning_progress
 from fedgkd.cli.options import DataDir, Json, Log, Synthetic, complete_dataset, complete_setting
 from fedgkd.errors import SettingError
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
     from fedgkd.experiments.estimate import Estimate
     from fedgkd.experiments.grid import Cell, Given, Place, State
-    from fedgkd.reporting.tables import Table
 
+OneDataset = Annotated[
+    str | None,
+    typer.Option(help="A dataset (cora by default), or the path of a graph.", autocompletion=complete_dataset),
+]
+OneFolder = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with one graph per client, used as it is.")]
 Partition = Annotated[
     str | None,
     typer.Option(help="non-overlapping (the default), overlapping or louvain.", autocompletion=complete_setting),
@@ -85,12 +91,10 @@ def compare(
 ) -> None:
     """Run several algorithms on several federations, and compare them. What is finished is not run again."""
     from fedgkd.algorithms import METHODS
-    from fedgkd.experiments.grid import Method, make_cells, own_graphs
+    from fedgkd.experiments.grid import Method, make_cells
 
     names = list(METHODS) if algorithms in (None, ["all"]) else algorithms
-    places = [own_graphs(folder, label or "label") for folder in graphs or ()]
-    if dataset or not graphs:
-        places += _places(dataset or ["cora"], clients, _partition(partition, overlapping))
+    places = _places(dataset or [], graphs or [], clients, _partition(partition, overlapping), label)
     given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
     cells = make_cells(out, places, [Method(name) for name in names], range(seeds), given)
     grid = _Grid("comparison", cells, out, jobs, log, data_dir)
@@ -98,15 +102,14 @@ def compare(
         grid.show_plan(json)
     else:
         grid.run()
-        grid.show_results(json, _comparison_tables)
+        grid.show_results(json)
 
 
 def ablate(
     study: Annotated[str, typer.Argument(help="kernel, gamma, tau_s, tau, task_feature, distillation or motivation.")],
     out: Out,
-    dataset: Annotated[
-        str, typer.Option(help="A dataset, or the path of a graph.", autocompletion=complete_dataset)
-    ] = "cora",
+    dataset: OneDataset = None,
+    graphs: OneFolder = None,
     clients: Clients = None,
     partition: Partition = None,
     overlapping: Overlapping = False,
@@ -128,30 +131,29 @@ def ablate(
 
     given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
     if study == MOTIVATION:
-        if clients or partition or overlapping or jobs > 1 or log or dry_run:
+        if graphs or clients or partition or overlapping or jobs > 1 or log or dry_run:
             raise SettingError(
-                "the motivating experiment divides no graph and makes no runs: it takes no --clients, --partition, "
-                "--overlapping, --jobs, --log or --dry-run"
+                "the motivating experiment divides no graph and makes no runs: it takes no --graphs, --clients, "
+                "--partition, --overlapping, --jobs, --log or --dry-run"
             )
-        _motivation(dataset, seeds, given, out, data_dir, json)
+        _motivation(dataset or "cora", seeds, given, out, data_dir, json)
         return
     methods = find_study(study).methods
-    places = _places([dataset], clients, _partition(partition, overlapping))
+    places = _places(_listed(dataset), _listed(graphs), clients, _partition(partition, overlapping), label)
     cells = make_cells(out, places, methods, range(seeds), given)
     grid = _Grid(study, cells, out, jobs, log, data_dir)
     if dry_run:
         grid.show_plan(json)
     else:
         grid.run(lambda: write_study(study, out))
-        grid.show_results(json, _study_tables)
+        grid.show_results(json)
 
 
 def tune(
     algorithm: Annotated[str, typer.Option(help="The algorithm whose settings are chosen.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the study and the file of the winner.")],
-    dataset: Annotated[
-        str, typer.Option(help="A dataset, or the path of a graph.", autocompletion=complete_dataset)
-    ] = "cora",
+    dataset: OneDataset = None,
+    graphs: OneFolder = None,
     clients: Annotated[
         list[int] | None,
         typer.Option(metavar="N...", min=1, help="Numbers of clients, 10 by default; of several, the mean decides."),
@@ -186,7 +188,10 @@ def tune(
     from fedgkd.experiments.tune import tune as search
 
     find_algorithm(algorithm)
-    places = _places([dataset], clients or [10], _partition(partition, overlapping))
+    if dataset and graphs:
+        raise SettingError("--dataset and --graphs exclude each other: settings are tuned for one of them")
+    numbers = clients or (None if graphs else [10])
+    places = _places(_listed(dataset), _listed(graphs), numbers, _partition(partition, overlapping), label)
     given = _given(None, set_, 1, rounds=rounds, label=label, synthetic=synthetic)
     space = {name: values for name, values in search_space(algorithm).items() if name not in given.assignments}
     tuning = Tuning(places, algorithm, space | _values_to_try(try_ or []), trials, seeds, given, seed)
@@ -244,15 +249,15 @@ class _Grid:
         else:
             _print_plan(states, estimates, *total(states, estimates, self.jobs))
 
-    def show_results(self, json: bool, tables: Callable[[Path], list[Table]]) -> None:
-        """The tables of all that lies in the folder, and the runs that failed; the exit code tells if there are any."""
+    def show_results(self, json: bool) -> None:
+        """The tables of all that lies in the folder, and the runs that failed; if there are any, the exit code is 1."""
         outcomes = [_outcome(cell) for cell in self.cells]
         failed = [outcome for outcome in outcomes if "error" in outcome]
         if json:
             console.print_json(outcomes)
         else:
-            for table in tables(self.out) if len(failed) < len(outcomes) else ():
-                _print_table(table)
+            if len(failed) < len(outcomes):
+                _print_tables(self.out)
             console.out.print(f"\nruns: {self.out}", soft_wrap=True)
             console.out.print(f"a page with all of it: fedgkd report {self.out}", soft_wrap=True)
         if failed:
@@ -272,18 +277,29 @@ def _command() -> str:
     return shlex.join(["fedgkd", *sys.argv[1:]])
 
 
+def _listed(value: T | None) -> list[T]:
+    return [] if value is None else [value]
+
+
 def _partition(partition: str | None, overlapping: bool) -> str:
     if overlapping and partition not in (None, "overlapping"):
         raise SettingError(f"--overlapping and --partition {partition} exclude each other")
     return "overlapping" if overlapping else partition or "non-overlapping"
 
 
-def _places(datasets: Sequence[str], clients: Sequence[int] | None, partition: str) -> list[Place]:
+def _places(
+    datasets: Sequence[str], folders: Sequence[Path], clients: Sequence[int] | None, partition: str, label: str | None
+) -> list[Place]:
+    """Own graphs as they are, and every dataset divided among every number of clients; Cora where neither is given."""
     from fedgkd.experiments.ablate import CLIENTS
-    from fedgkd.experiments.grid import partitioned
+    from fedgkd.experiments.grid import own_graphs, partitioned
 
+    if folders and clients and not datasets:
+        raise SettingError("--clients says among how many a dataset is divided; --graphs are used as they are")
+    places = [own_graphs(folder, label or "label") for folder in folders]
+    names = datasets or ([] if folders else ["cora"])
     numbers = clients if clients else CLIENTS.get(partition, (10,))
-    return [partitioned(dataset, number, partition) for dataset in datasets for number in numbers]
+    return places + [partitioned(name, number, partition) for name in names for number in numbers]
 
 
 def _given(
@@ -369,34 +385,17 @@ def _outcome(cell: Cell) -> dict[str, Any]:
     return {"run": cell.name, "error": read_failure(cell)}
 
 
-def _comparison_tables(out: Path) -> list[Table]:
-    from fedgkd.reporting.comparison import compare_runs
-    from fedgkd.reporting.records import read_records
-    from fedgkd.reporting.tables import comparison_tables
+def _print_tables(out: Path) -> None:
+    """What the runs in a folder show, in short."""
+    from fedgkd.cli.tables import print_table
+    from fedgkd.reporting.report import read_report
 
-    return [table for table in comparison_tables(compare_runs(read_records(out).runs)) if not table.cell]
-
-
-def _study_tables(out: Path) -> list[Table]:
-    from fedgkd.reporting.records import read_records
-    from fedgkd.reporting.studies import study_results
-    from fedgkd.reporting.tables import study_table
-
-    return [study_table(result) for result in study_results(read_records(out).runs)]
-
-
-def _print_table(table: Table) -> None:
-    from rich.text import Text
-
-    shown = console.new_table(table.title)
-    for column in table.columns:
-        head = f"{column.group}, {column.head}" if column.group else column.head
-        shown.add_column(head, justify="right" if column.numeric else "left")
-    for row in table.rows:
-        shown.add_row(*(Text(value.text + "*" * value.worse, style="bold" if value.best else "") for value in row))
-    console.out.print(shown)
-    for note in table.notes:
-        console.out.print(note, style="dim", soft_wrap=True)
+    found = read_report(out)
+    for warning in found.warnings:
+        console.err.print(f"warning: {warning}", soft_wrap=True)
+    for table in (*found.tables, *found.study_tables):
+        if not table.cell:  # those of single federations are for the report
+            print_table(table)
 
 
 def _show_winner(outcome: Any, file: Path, json: bool) -> None:

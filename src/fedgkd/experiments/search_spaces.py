@@ -27,7 +27,7 @@ SEARCH_SPACES: dict[str, Space] = {
         "tau": (0.05, 0.1, 0.25, 0.5, 0.75, 1.0),
     },
     "fedprox": {**TRAINING, **_PROXIMAL},
-    "fedpub": {**TRAINING, **_PROXIMAL, "scale": (1.0, 3.0, 5.0, 10.0), "mask_l1": (1e-4, 1e-3)},
+    "fedpub": {**TRAINING, **_PROXIMAL, "scale": (1.0, 3.0, 5.0, 10.0), "mask_l1": (1e-5, 1e-3)},
     "gcfl": {**TRAINING, **_CLUSTERS},
     "gcfl_plus": {**TRAINING, **_CLUSTERS, "standardise": (False, True)},
     "fedsage_plus": {**TRAINING, "neighbours": (2, 5), "hidden_share": (0.25, 0.5)},

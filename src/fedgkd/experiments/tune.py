@@ -232,12 +232,13 @@ class _Objective:
             self._watch.on_end(trial)
 
     def _run(self, config: Config, trial: Trial, scores: Sequence[float]) -> float:
-        best = -1.0
+        best = 0.0
 
         def on_round(record: Record) -> None:
             nonlocal best
             self._watch.on_round(len(scores), record)
-            best = max(best, _validation(record["selected"]["accuracy"]["val"]))
+            accuracy = record["selected"]["accuracy"]["val"]
+            best = best if accuracy is None else max(best, accuracy)
             if record["round"] % REPORT_EVERY == 0:
                 trial.report(float(np.mean([*scores, best])), len(scores) * config.run.rounds + record["round"])
                 if trial.should_prune():
@@ -310,7 +311,13 @@ def _open_study(tuning: Tuning, storage: str) -> optuna.Study:
 def _open_storage(url: str) -> optuna.storages.RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS)
+        return optuna.storages.RDBStorage(
+            url,
+            # One process at a time writes to a SQLite file; the others wait for it.
+            engine_kwargs={"connect_args": {"timeout": GRACE_SECONDS}} if url.startswith("sqlite") else None,
+            heartbeat_interval=HEARTBEAT_SECONDS,
+            grace_period=GRACE_SECONDS,
+        )
 
 
 def _count(study: optuna.Study, *states: TrialState) -> int:

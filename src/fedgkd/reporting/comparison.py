@@ -181,7 +181,7 @@ def group(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]
 
 def slug(text: str) -> str:
     """For file names and anchors."""
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-")
 
 
 def _score(entry: Entry) -> float:

@@ -226,10 +226,10 @@ def _jitter(number: int) -> Array:
 
 def study_chart(study: StudyResult) -> Chart:
     series = []
+    several = any(len(entry.runs) > 1 for line in study.lines for entry in line.entries.values())
     for number, line in enumerate(study.lines):
         places = [place for place, value in enumerate(study.values) if value in line.entries]
         entries = [line.entries[study.values[place]] for place in places]
-        several = any(len(entry.runs) > 1 for entry in entries)
         series.append(
             Series(
                 line.cell.title,
@@ -241,12 +241,13 @@ def study_chart(study: StudyResult) -> Chart:
                 line=study.numeric,
             )
         )
+    deviation = ", with its standard deviation over seeds" if several else ""
     spaced = " The values are evenly spaced." if study.numeric else ""
     return Chart(
         "study",
-        study.key.removeprefix("study-"),
+        study.key,
         study.title,
-        f"Mean test accuracy, with its standard deviation over seeds.{spaced}",
+        f"Mean test accuracy{deviation}.{spaced}",
         Axis(study.setting, tuple(map(str, study.values))),
         Axis("test accuracy (%)"),
         tuple(series),

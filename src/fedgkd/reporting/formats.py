@@ -8,6 +8,7 @@ from itertools import groupby
 
 from fedgkd.reporting.tables import Column, Table, Value
 
+_LATEX_COLUMNS = 9
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -65,26 +66,35 @@ def _markdown_text(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table; needs the package booktabs."""
-    aligned = "".join("r" if column.numeric else "l" for column in table.columns)
+    """A floating table; a very wide one goes on below, as in the paper. Needs the package booktabs."""
+    others = range(1, len(table.columns))
+    blocks = [[0, *others[start : start + _LATEX_COLUMNS]] for start in range(0, len(others), _LATEX_COLUMNS)]
     notes = " ".join(map(latex_text, table.notes))
-    grouped = any(column.group for column in table.columns)
     lines = [
         r"\begin{table*}[tb]",
         r"  \centering\small",
-        rf"  \begin{{tabular}}{{@{{}}{aligned}@{{}}}}",
-        r"    \toprule",
-        *(_latex_groups(table.columns) if grouped else ()),
-        _latex_row([_latex_head(column) for column in table.columns]),
-        r"    \midrule",
-        *(_latex_row([_latex_value(value) for value in row]) for row in table.rows),
-        r"    \bottomrule",
-        r"  \end{tabular}",
+        "  \\\\[1ex]\n".join(_latex_block(table, places) for places in blocks),
         rf"  \caption{{{latex_text(table.title)}. {notes}}}",
         rf"  \label{{tab:{table.key}}}",
         r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _latex_block(table: Table, places: Sequence[int]) -> str:
+    columns = [table.columns[place] for place in places]
+    aligned = "".join("r" if column.numeric else "l" for column in columns)
+    lines = [
+        rf"  \begin{{tabular}}{{@{{}}{aligned}@{{}}}}",
+        r"    \toprule",
+        *(_latex_groups(columns) if any(column.group for column in columns) else ()),
+        _latex_row([_latex_head(column) for column in columns]),
+        r"    \midrule",
+        *(_latex_row([_latex_value(row[place]) for place in places]) for row in table.rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+    ]
+    return "\n".join(lines)
 
 
 def _latex_groups(columns: Sequence[Column]) -> list[str]:

@@ -168,5 +168,5 @@ def _asset(name: str) -> str:
 
 
 def _embedded(data: Any) -> str:
-    """JSON inside a script element, which must not seem to end there."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    """JSON inside a script element, where no tag may seem to begin or end."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

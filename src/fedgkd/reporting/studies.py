@@ -41,7 +41,7 @@ class StudyResult:
 
     @property
     def key(self) -> str:
-        return slug(f"study {self.name} {self.setting}")
+        return slug(self.name if self.name == self.setting else f"{self.name} {self.setting}")
 
     @property
     def numeric(self) -> bool:

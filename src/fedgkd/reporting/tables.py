@@ -246,7 +246,7 @@ def study_table(study: StudyResult) -> Table:
         for value in study.values
     )
     seeds = _seeds_note_of([entry for line in study.lines for entry in line.entries.values()])
-    return Table(f"table-{study.key}", study.title, tuple(columns), rows, (seeds, "Best in bold."))
+    return Table(f"table-study-{study.key}", study.title, tuple(columns), rows, (seeds, "Best in bold."))
 
 
 def _study_value(entry: Entry | None, best: float) -> Value:

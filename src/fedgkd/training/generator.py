@@ -15,7 +15,6 @@ from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.clients.mending import NewNodes
 from fedgkd.data.graph import Graph
 from fedgkd.models import Dropout
-from fedgkd.models.layers import linear
 from fedgkd.models.mended import FEATURES, GENERATOR, NOISE, MendedNetwork
 from fedgkd.models.network import part
 from fedgkd.settings import setting
@@ -39,15 +38,13 @@ class Impaired:
     Args:
         graph: The visible nodes and the edges among them.
         counts: Hidden neighbours of every visible node, ``neighbours`` at most.
-        candidates: Up to ``neighbours`` of them, ``(visible nodes, neighbours)``, as rows of ``hidden``. Who has fewer
-            has them several times, which does not change the nearest.
-        hidden: Features of the hidden nodes.
+        candidates: Up to ``neighbours`` of them, ``(visible nodes, neighbours)``, as nodes of the graph that was
+            impaired. Who has fewer has them several times, which does not change the nearest.
     """
 
     graph: Graph
     counts: NDArray[np.int64]
     candidates: NDArray[np.int64]
-    hidden: NDArray[np.float32]
 
 
 def impair(graph: Graph, share: float, neighbours: int, draw: np.random.Generator) -> Impaired:
@@ -59,11 +56,9 @@ def impair(graph: Graph, share: float, neighbours: int, draw: np.random.Generato
     lost.sort_indices()
     counts = np.diff(lost.indptr).astype(np.int64)
     places = lost.indptr[:-1, None] + np.arange(neighbours) % np.maximum(counts, 1)[:, None]
-    # Nodes that miss nobody point anywhere: they get no neighbours.
-    candidates = np.append(lost.indices, 0)[np.minimum(places, lost.nnz)].astype(np.int64)
-    x = graph.x[hidden]
-    dense = x.toarray() if isinstance(x, sp.csr_array) else x
-    return Impaired(graph.subgraph(visible), np.minimum(counts, neighbours), candidates, dense)
+    # Who misses nobody may point anywhere, as it gets no neighbours.
+    candidates = np.append(hidden[lost.indices], 0)[np.minimum(places, lost.nnz)]
+    return Impaired(graph.subgraph(visible), np.minimum(counts, neighbours), candidates)
 
 
 @torch.enable_grad()
@@ -94,6 +89,7 @@ class Lessons:
     """The impaired graphs of a batch of clients, and how wrong a generator is about them."""
 
     def __init__(self, clients: ClientBatch, settings: GeneratorSettings) -> None:
+        self._whole = clients.graph
         graphs, draws = clients.graph.graphs, clients.streams("hidden nodes")
         sizes = (settings.hidden_share, settings.neighbours)
         impaired = [impair(graph, *sizes, draw) for graph, draw in zip(graphs, draws, strict=True)]
@@ -103,13 +99,13 @@ class Lessons:
         self._noise = clients.streams("neighbour noise")
         self._counts = self.graph.padded([each.counts for each in impaired], np.int64)
         self._new = NewNodes(self._counts)
-        # Hidden nodes are numbered over the batch.
-        firsts = np.cumsum([0, *(len(each.hidden) for each in impaired)])
-        numbers = [first + each.candidates for first, each in zip(firsts[:-1], impaired, strict=True)]
+        # Nodes of the whole graphs are numbered over the batch.
+        numbers = [row * self._whole.padded_nodes + each.candidates for row, each in enumerate(impaired)]
         self._candidates = self._new.of_owner(self.graph.padded(numbers, np.int64)).flatten(0, 1)[self._new.real]
-        self._hidden = torch.from_numpy(np.concatenate([each.hidden for each in impaired])).to(clients.device)
-        norms = torch.tensor([_mean_square(graph) for graph in graphs], device=clients.device)
-        self._feature_scale = norms * self._counts.sum(dim=1)
+        self._squares = self._whole.padded([_squares(graph) for graph in graphs], np.float32)
+        mean_square = self._squares.sum(dim=1) / self._whole.present.sum(dim=1)
+        scale = mean_square * self._counts.sum(dim=1)
+        self._feature_scale = scale.where(scale > 0, 1.0)
 
     def draw_noise(self, model: MendedNetwork) -> Tensor:
         """Fresh noise for every client, from its own stream."""
@@ -120,28 +116,35 @@ class Lessons:
         """The sum of the three losses of each client."""
         z, missing = model.encode(params, self.graph, self._dropout)
         # As many neighbours as are missing, so that their features are learnt whatever the predicted number.
-        mended = model.mend(params, self.graph, z, self._counts)
-        logits = model.classify(params, mended, self._dropout)
-        features = linear(model.new_codes(params, z, self._new), part(params, FEATURES))
-        return self._count_loss(missing) + self._feature_loss(features) + classification_loss(self.graph, logits)
+        logits = model.classify(params, model.mend(params, self.graph, z, self._counts), self._dropout)
+        features = self.feature_loss(part(params, FEATURES), model.new_codes(params, z, self._new))
+        return self.count_loss(missing) + features + classification_loss(self.graph, logits)
 
-    def _count_loss(self, missing: Tensor) -> Tensor:
+    def count_loss(self, missing: Tensor) -> Tensor:
+        """Smooth L1 distance of the predicted numbers of missing neighbours, the mean over the visible nodes."""
         each = smooth_l1_loss(missing, self._counts.to(missing.dtype), reduction="none") * self.graph.present
         return each.sum(dim=1) / self.graph.present.sum(dim=1)
 
-    def _feature_loss(self, features: Tensor) -> Tensor:
-        """Squared distance to the nearest hidden neighbour, as a share of the mean square of the client's features."""
-        clients, width, _ = features.shape
-        made = features.flatten(0, 1)[self._new.real]
-        with torch.no_grad():
-            distances = [(made - self._hidden[row]).square().sum(-1) for row in self._candidates.unbind(1)]
-            best = torch.stack(distances, dim=1).argmin(dim=1, keepdim=True)
-            nearest = self._hidden[self._candidates.gather(1, best).squeeze(1)]
-        wrong = made.new_zeros(clients).index_add(0, self._new.real // width, (made - nearest).square().sum(-1))
-        return wrong / self._feature_scale.where(self._feature_scale > 0, 1.0)
+    def feature_loss(self, head: Tensors, codes: Tensor) -> Tensor:
+        r"""Squared distance to the nearest hidden neighbour, as a share of the mean square of the client's features.
+
+        A generated feature vector is :math:`c F` with the head :math:`F` and a code :math:`c`, each with the bias as one
+        row or entry more. In :math:`\lVert cF - x \rVert^2 = c F F^\top c^\top - 2 c F x^\top + \lVert x \rVert^2`
+        everything is as short as the codes, so no features are written out.
+        """
+        clients, width, _ = codes.shape
+        rows = self._new.real
+        full = torch.cat([head["weight"], head["bias"]], dim=1)
+        codes = torch.cat([codes, torch.ones_like(codes[..., :1])], dim=-1)
+        own = (codes @ (full @ full.transpose(1, 2)) * codes).sum(-1).flatten()[rows]
+        seen = self._whole.features.product(full.transpose(1, 2)).flatten(0, 1)
+        made, squares = codes.flatten(0, 1)[rows], self._squares.flatten()
+        others = [squares[node] - 2 * (made * seen[node]).sum(-1) for node in self._candidates.unbind(1)]
+        distance = own + torch.stack(others, dim=1).amin(dim=1)
+        return distance.new_zeros(clients).index_add(0, rows // width, distance) / self._feature_scale
 
 
-def _mean_square(graph: Graph) -> float:
-    """Mean squared norm of a node's features."""
-    values = graph.x.data if isinstance(graph.x, sp.csr_array) else graph.x
-    return float(np.square(values, dtype=np.float64).sum()) / graph.num_nodes
+def _squares(graph: Graph) -> NDArray[np.float32]:
+    """Squared norm of every node's features."""
+    x = graph.x
+    return np.asarray(x.multiply(x).sum(axis=1) if isinstance(x, sp.csr_array) else np.square(x).sum(axis=1))

@@ -1,0 +1,103 @@
+"""``fedgkd report`` at the prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fedgkd.cli import app, console
+from fedgkd.cli.report import print_tables
+from fedgkd.cli.tables import print_table
+from fedgkd.reporting.report import read_report
+from fedgkd.reporting.tables import Column, Table, Value
+from tests.reporting.written import write_comparison, write_run, write_study
+
+
+def fedgkd(*args: str | Path) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["report", *map(str, args)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_tables_and_paths(tmp_path: Path) -> None:
+    write_comparison(tmp_path, ("local", "fedgkd"))
+    code, out, err = fedgkd(tmp_path)
+    assert code == 0, err
+    assert "Test accuracy, non-overlapping" in out
+    assert "test accuracy (%), just-trained models" in out
+    assert "76.00 ± 1.00" in out
+    assert "Cost: Cora, non-overlapping, 3 clients" in out
+    for name in ("report.html", "tables.md", "tables.tex", "tables.csv", "figures"):
+        assert str(tmp_path / "report" / name) in out
+        assert (tmp_path / "report" / name).exists()
+
+
+def test_again_and_elsewhere(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a")
+    assert fedgkd(tmp_path / "runs")[0] == 0
+    assert fedgkd(tmp_path / "runs")[0] == 0
+    assert fedgkd(tmp_path / "runs", "--out", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_json(tmp_path: Path) -> None:
+    write_comparison(tmp_path / "runs", ("local", "fedgkd"))
+    write_study(tmp_path / "tau", "tau", [0.1])
+    write_run(tmp_path / "tau" / "a", tau=0.1)
+    code, out, _ = fedgkd(tmp_path, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert [(row["algorithm"], row["rank"]) for row in found["results"]] == [("local", 2), ("fedgkd", 1)]
+    assert found["results"][1]["p_value"] is None
+    assert found["studies"][0]["value"] == 0.1
+    assert found["files"][0] == str(tmp_path / "report" / "report.html")
+
+
+def test_details_only_while_there_are_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for clients in range(1, 6):
+        write_run(tmp_path / str(clients), per_client=[0.8] * clients)
+    print_tables(read_report(tmp_path))
+    out = capsys.readouterr().out
+    assert "Test accuracy, non-overlapping" in out
+    assert "Cost:" not in out
+
+
+def test_wide_tables_are_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "out", Console(width=40))
+    columns = (Column("method", numeric=False), *(Column(f"federation-{k}") for k in range(3)))
+    rows = ((Value("FedGKD"), Value("80.00", best=True), Value("81.00", worse=True), Value("82.00")),)
+    print_table(Table("key", "Wide", columns, rows, ("A note.",)))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line and line[0] == "FedGKD"] == [
+        ["FedGKD", "80.00", "81.00", "*"],
+        ["FedGKD", "82.00"],
+    ]
+    assert lines[-1] == ["A", "note."]
+
+
+def test_warnings_go_to_stderr(tmp_path: Path) -> None:
+    write_run(tmp_path / "a")
+    (write_run(tmp_path / "b") / "result.json").unlink()
+    code, out, err = fedgkd(tmp_path)
+    assert code == 0
+    assert "warning: 1 run is not finished and left out: b." in err
+    assert "not finished" not in out
+
+
+def test_nothing_to_report(tmp_path: Path) -> None:
+    code, out, err = fedgkd(tmp_path)
+    assert (code, out) == (2, "")
+    assert err.replace("\n", " ").startswith(f"error: {tmp_path} holds no runs; give the folder that")
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_damaged_record_leaves_no_report(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a")
+    (folder / "metrics.jsonl").write_text("{\n" * 4)
+    code, _, err = fedgkd(tmp_path)
+    assert code == 2
+    assert "metrics.jsonl, line 1, is not JSON" in err.replace("\n", "")
+    assert not (tmp_path / "report").exists()
