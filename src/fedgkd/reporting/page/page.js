@@ -16,8 +16,8 @@
 
   function colours() {
     const style = getComputedStyle(document.documentElement);
-    const read = (name) => style.getPropertyValue(name).trim();
-    return { ink: read("--ink"), muted: read("--muted"), grid: read("--grid"), line: read("--line"), surface: read("--surface") };
+    const names = ["ink", "muted", "grid", "line", "surface"];
+    return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
   function painted(value, ink) {
@@ -26,7 +26,8 @@
 
   function layout(own, margin = { l: 56, r: 12, t: 12, b: 48 }) {
     const { ink, muted, grid, line, surface } = colours();
-    const axis = { gridcolor: grid, linecolor: line, zerolinecolor: muted, automargin: true, tickfont: { color: muted } };
+    const colour = { gridcolor: grid, linecolor: line, zerolinecolor: muted, tickfont: { color: muted } };
+    const axis = { ...colour, automargin: true };
     return {
       ...own,
       xaxis: { ...axis, zeroline: false, rangemode: "tozero", ...own.xaxis },
@@ -80,7 +81,7 @@
   function showCell() {
     const cell = report.cells.find((one) => one.key === byId("cell").value);
     for (const table of document.querySelectorAll("[data-cell]")) table.hidden = table.dataset.cell !== cell.key;
-    for (const box of document.querySelectorAll("#methods label")) box.hidden = !cell.methods.includes(box.dataset.method);
+    for (const box of document.querySelectorAll("[data-method]")) box.hidden = !cell.methods.includes(box.dataset.method);
     place(byId("charts"), cell.charts);
     offerCollaborations(cell.key);
   }
@@ -176,12 +177,14 @@
       type: "heatmap", x: shown.labels, y: shown.labels, z, zmin, zmax, colorscale: "Cividis", hoverongaps: false,
       hovertemplate: "%{y} and %{x}: %{z:.4g}<extra></extra>",
       colorbar: {
-        orientation: "h", thickness: 10, len: 0.8, y: -0.12, yanchor: "top", outlinewidth: 0, tickfont: { color: muted, size: 11 },
-        tickvals: [zmin, zmax], ticktext: [zmin, zmax].map((value) => String(Number(value.toPrecision(4)))), tickangle: 0,
+        orientation: "h", thickness: 10, len: 0.8, y: -0.12, yanchor: "top", outlinewidth: 0,
+        tickvals: [zmin, zmax], ticktext: [zmin, zmax].map((value) => String(Number(value.toPrecision(4)))),
+        tickangle: 0, tickfont: { color: muted, size: 11 },
       },
     };
-    const axis = { type: "category", showgrid: false, ticks: "", tickangle: 0 };
-    const own = { xaxis: { ...axis, constrain: "domain" }, yaxis: { ...axis, autorange: "reversed", scaleanchor: "x", constrain: "domain" } };
+    const axis = { type: "category", showgrid: false, ticks: "", tickangle: 0, constrain: "domain" };
+    const down = { autorange: "reversed", scaleanchor: "x" };
+    const own = { xaxis: axis, yaxis: { ...axis, ...down } };
     Plotly.react(id, [trace], layout(own, { l: 40, r: 8, t: 8, b: 64 }), { ...CONFIG, displayModeBar: false });
   }
 
@@ -189,7 +192,7 @@
   const WIDTHS = [0.75, 1.5, 2.5, 3.5, 5];
 
   function drawNetwork(at) {
-    const { ink, muted } = colours();
+    const { ink, muted, surface } = colours();
     const { values, counts, pairs } = shown.matrices.find(({ name }) => name === byId("tie").value);
     const cells = shown.size ** 2;
     const start = counts.slice(0, at).reduce((sum, count) => sum + count, 0);
@@ -200,7 +203,8 @@
     });
     const strongest = Math.max(...edges.map(({ weight }) => weight), 0);
     const lines = WIDTHS.map((width) => ({
-      type: "scatter", mode: "lines", x: [], y: [], hoverinfo: "skip", showlegend: false, opacity: 0.55, line: { width, color: muted },
+      type: "scatter", mode: "lines", x: [], y: [], line: { width, color: muted }, opacity: 0.55,
+      hoverinfo: "skip", showlegend: false,
     }));
     for (const { i, j, weight } of edges) {
       const line = lines[Math.min(WIDTHS.length - 1, Math.floor((weight / strongest) * WIDTHS.length))];
@@ -216,10 +220,14 @@
       textfont: { color: ink, size: 12 },
       hovertext: members.map(describeClient),
       hovertemplate: "%{hovertext}<extra></extra>",
-      marker: { color: colour, opacity: 1, size: members.map((k) => 22 * Math.sqrt(shown.areas[k])), line: { width: 1, color: colours().surface } },
+      marker: {
+        color: colour, opacity: 1, size: members.map((k) => 22 * Math.sqrt(shown.areas[k])),
+        line: { width: 1, color: surface },
+      },
     }));
     const none = { visible: false };
-    const own = { xaxis: none, yaxis: { ...none, scaleanchor: "x" }, showlegend: dots.some((dot) => dot.showlegend), hovermode: "closest" };
+    const showlegend = dots.some((dot) => dot.showlegend);
+    const own = { xaxis: none, yaxis: { ...none, scaleanchor: "x" }, showlegend, hovermode: "closest" };
     Plotly.react("network", [...lines, ...dots], layout(own, { l: 8, r: 8, t: 8, b: 8 }), CONFIG);
   }
 
@@ -246,7 +254,7 @@
     });
   }
 
-  for (const container of document.querySelectorAll("[data-charts]")) place(container, report[container.dataset.charts]);
+  for (const box of document.querySelectorAll("[data-charts]")) place(box, report[box.dataset.charts]);
   if (report.cells.length) {
     byId("cell").addEventListener("change", showCell);
     byId("methods").addEventListener("change", switchMethod);
