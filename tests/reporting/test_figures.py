@@ -94,6 +94,12 @@ def test_accuracy_against_what_was_spent(cell: Cell) -> None:
     assert path.x.tolist() == [0.5, 1.0, 1.5]
 
 
+def test_an_oracle_has_time_but_no_traffic(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "centralised")
+    (cell,) = read_report(tmp_path).comparison.cells
+    assert [chart.kind for chart in cell_charts(cell)] == ["convergence", "clients", "accuracy-time"]
+
+
 def test_a_study_is_a_line_over_its_values(full: Report) -> None:
     chart = study_chart(full.studies[0])
     assert chart.x.ticks == ("0.1", "0.5")

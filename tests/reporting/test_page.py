@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
     write_run(tmp_path / "a", f"mine:{evil}", result={"client_names": [evil, "b", "c"], "dataset": evil})
     text = page(read_report(tmp_path))
     assert "<script>alert" not in text
-    assert data_of(text)["cells"][0]["charts"][1]["data"][0]["text"][0] == f"{evil}, seed 0"
+    assert data_of(text)["cells"][0]["charts"][1]["data"][0]["text"][0] == html.escape(f"{evil}, seed 0")
 
 
 def test_sections_are_those_that_have_something_to_show(tmp_path: Path) -> None:

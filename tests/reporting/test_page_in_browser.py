@@ -134,6 +134,27 @@ def test_everything_is_drawn(browser: Browser) -> None:
     assert browser.find_element(By.TAG_NAME, "h1").text.startswith("fedgkd report")
 
 
+def test_nothing_is_named_twice(browser: Browser) -> None:
+    ids = browser.execute_script("return [...document.querySelectorAll('[id]')].map(element => element.id)")
+    ours = [name for name in ids if not name.startswith(("topdefs", "defs", "clip", "legend", "cb"))]
+    assert len(ours) == len(set(ours))
+    heads = [head.text for head in browser.find_elements(By.TAG_NAME, "h2")]
+    assert heads == [
+        "Results",
+        "One federation",
+        "Collaboration",
+        "Ablation studies",
+        "Motivation",
+        "Failed runs",
+        "All runs",
+    ]
+
+
+def test_every_method_is_named_on_its_axis(browser: Browser) -> None:
+    chart = "[id='clients-cora-non-overlapping-5'] .xtick"
+    assert [tick.text for tick in browser.find_elements(By.CSS_SELECTOR, chart)] == ["Local", "FED-PUB", "FedGKD"]
+
+
 def test_nothing_can_be_fetched(browser: Browser) -> None:
     """Even a script that tried would be refused; the refusal is a complaint, so it is taken from the log here."""
     script = "const done = arguments[0]; fetch('http://127.0.0.1:9/').then(() => done('sent'), () => done('refused'))"

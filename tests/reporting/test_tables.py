@@ -91,6 +91,12 @@ def test_overview(tmp_path: Path) -> None:
     assert "Centralised sees all graphs at once: a ceiling, not ranked." in overview.notes
 
 
+def test_an_oracle_has_no_traffic(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "centralised")
+    costs = read_report(tmp_path).tables[-1]
+    assert [value.text for value in costs.rows[0]] == ["Centralised", "4.0", "3.0", "–", "–", "–", "2.0"]
+
+
 def test_the_head_says_which_model_is_scored(tmp_path: Path) -> None:
     write_run(tmp_path / "a", select="client")
     overview = read_report(tmp_path).tables[0]

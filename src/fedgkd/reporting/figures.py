@@ -62,6 +62,11 @@ class Axis:
     label: str
     ticks: tuple[str, ...] = ()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the names have to be turned to stand beside each other."""
+        return sum(map(len, self.ticks)) > 45
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -84,9 +89,8 @@ class Chart:
 
 def cell_charts(cell: Cell) -> list[Chart]:
     """All charts of a cell that have something to show."""
-    charts = [convergence(cell), client_accuracies(cell), accuracy_against_bytes(cell), accuracy_against_time(cell)]
-    quality = relation_quality(cell)
-    return [*charts, quality] if quality.series else charts
+    makers = (convergence, client_accuracies, accuracy_against_bytes, accuracy_against_time, relation_quality)
+    return [chart for chart in (make(cell) for make in makers) if chart.series]
 
 
 # --- over rounds ----------------------------------------------------------------------------------------------------
@@ -143,8 +147,10 @@ def _stacked(rows: Sequence[Array]) -> Array:
 
 
 def accuracy_against_bytes(cell: Cell) -> Chart:
+    """Of federated methods: nobody has counted what it takes to bring all graphs to one place."""
     return _against_cost(
         cell,
+        cell.rivals,
         "bytes",
         "Accuracy against traffic",
         "traffic of all clients, up and down (MB)",
@@ -154,12 +160,14 @@ def accuracy_against_bytes(cell: Cell) -> Chart:
 
 
 def accuracy_against_time(cell: Cell) -> Chart:
-    return _against_cost(cell, "time", "Accuracy against time", "wall time (s)", ("seconds",), 1)
+    return _against_cost(cell, cell.entries, "time", "Accuracy against time", "wall time (s)", ("seconds",), 1)
 
 
-def _against_cost(cell: Cell, kind: str, title: str, label: str, columns: Sequence[str], unit: float) -> Chart:
+def _against_cost(
+    cell: Cell, entries: Sequence[Entry], kind: str, title: str, label: str, columns: Sequence[str], unit: float
+) -> Chart:
     paths, chosen = [], []
-    for entry in cell.entries:
+    for entry in entries:
         method = entry.method
         costs = [np.cumsum(sum(run.rounds[column] for column in columns)) / unit for run in entry.runs]
         spent = [cost[run.result["best_round"] - 1] for cost, run in zip(costs, entry.runs, strict=True)]

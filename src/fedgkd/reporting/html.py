@@ -32,9 +32,7 @@ def page(report: Report) -> str:
         "lead": html.escape(_lead(report)),
         "warnings": "".join(f'<p class="warning">{html.escape(warning)}</p>' for warning in report.warnings),
         "sections": "".join(f'<li><a href="#{key}">{html.escape(title)}</a></li>' for key, title, _ in sections),
-        "body": "\n".join(
-            f'<section id="{key}"><h2>{html.escape(title)}</h2>{body}</section>' for key, title, body in sections
-        ),
+        "body": "\n".join(_section(*section) for section in sections),
         "version": html.escape(__version__),
         "style": _asset("page.css"),
         "script": _asset("page.js"),
@@ -86,17 +84,13 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
     if report.failed_tables:
         yield "failures", "Failed runs", _tables(report.failed_tables)
     if report.records.runs:
-        table = to_html(runs_table(report.records.runs))
-        yield (
-            "runs",
-            "All runs",
-            f"<details><summary>{len(report.records.runs)} finished runs</summary>{table}</details>",
-        )
+        summary = f"<summary>{len(report.records.runs)} finished runs</summary>"
+        yield "runs", "All runs", f"<details>{summary}{to_html(runs_table(report.records.runs))}</details>"
 
 
 def _section(key: str, title: str, content: str) -> str:
-    head = f'<h2 id="{key}-title">{html.escape(title)}</h2>'
-    return f'<section id="{key}" aria-labelledby="{key}-title">{head}{content}</section>'
+    head = f'<h2 id="{key}-heading">{html.escape(title)}</h2>'
+    return f'<section id="{key}" aria-labelledby="{key}-heading">{head}{content}</section>'
 
 
 def _federation(report: Report, details: Sequence[Table]) -> str:

@@ -1,12 +1,14 @@
 """Figures as data for plotly.js, which draws them on the page in the reader's light or dark colours.
 
-A colour may be ``@ink``: the page puts the colour of its text there.
+A colour may be ``@ink``: the page puts the colour of its text there. Names are escaped, since plotly takes text for a
+small dialect of HTML.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,14 +41,13 @@ def chart_spec(chart: Chart, *, legend: bool) -> Spec:
 
 def collaboration_spec(collaboration: Collaboration) -> Spec:
     """A run's matrices as bytes, and its network; the page slides through the rounds."""
-    labels = collaboration.labels
     return {
         "key": collaboration.key,
         "cell": collaboration.cell.key,
         "method": collaboration.method.title,
         "title": collaboration.title,
-        "names": list(collaboration.names),
-        "labels": list(labels),
+        "names": _escaped(collaboration.names),
+        "labels": _escaped(collaboration.labels),
         "rounds": list(collaboration.rounds),
         "chosen": collaboration.chosen,
         "matrices": {
@@ -58,11 +59,11 @@ def collaboration_spec(collaboration: Collaboration) -> Spec:
         "places": _numbers(collaboration.places),
         "areas": _numbers(collaboration.areas()),
         "groups": [
-            {"label": group.label, "colour": group.colour, "members": list(group.members)}
+            {"label": html.escape(group.label), "colour": group.colour, "members": list(group.members)}
             for group in collaboration.groups()
         ],
         "sizes": list(collaboration.sizes),
-        "majority": list(collaboration.majority),
+        "majority": _escaped(collaboration.majority),
         "notes": list(collaboration.notes),
     }
 
@@ -71,13 +72,14 @@ def _traces(series: Series) -> list[Spec]:
     style = series.style
     trace: Spec = {
         "type": "scatter",
-        "name": series.label,
+        "name": html.escape(series.label),
         "showlegend": bool(series.label),
         "meta": series.key,
         "mode": "+".join(["lines"] * series.line + ["markers"] * series.markers),
         "x": _numbers(series.x),
         "y": _numbers(series.y),
         "opacity": 0.65 if series.faint else 1.0,
+        "cliponaxis": series.line,
         "line": {"color": style.colour, "dash": style.dash, "width": 1.5 if series.faint else 3 if style.strong else 2},
         "marker": _marker(series),
         **_hover(series),
@@ -99,7 +101,7 @@ def _marker(series: Series) -> Spec:
 
 def _hover(series: Series) -> Spec:
     if series.texts:
-        return {"text": list(series.texts), "hovertemplate": "%{text}: %{y:.2f}<extra></extra>"}
+        return {"text": _escaped(series.texts), "hovertemplate": "%{text}: %{y:.2f}<extra></extra>"}
     if series.label and series.key:
         return {"hovertemplate": f"{html.escape(series.label)}: %{{y:.2f}}<extra></extra>"}
     return {"hoverinfo": "skip"}
@@ -126,16 +128,17 @@ def _band(series: Series) -> Spec:
 
 
 def _axis(axis: Axis) -> Spec:
-    spec: Spec = {"title": {"text": axis.label}}
-    if axis.ticks:
-        places = list(range(len(axis.ticks)))
-        spec |= {
-            "tickvals": places,
-            "ticktext": list(axis.ticks),
-            "range": [-0.6, len(places) - 0.4],
-            "showgrid": False,
-        }
-    return spec
+    title: Spec = {"title": {"text": html.escape(axis.label)}}
+    if not axis.ticks:
+        return title
+    return title | {
+        "tickvals": list(range(len(axis.ticks))),
+        "ticktext": _escaped(axis.ticks),
+        "tickangle": -40 if axis.crowded else 0,
+        "ticklabeloverflow": "allow",
+        "range": [-0.6, len(axis.ticks) - 0.4],
+        "showgrid": False,
+    }
 
 
 def _edges(collaboration: Collaboration, name: str) -> Spec:
@@ -143,6 +146,10 @@ def _edges(collaboration: Collaboration, name: str) -> Spec:
     rounds = [collaboration.edges(name, place) for place in range(len(collaboration.rounds))]
     pairs = np.array([(i, j) for edges in rounds for i, j, _ in edges], dtype="<u2").reshape(-1)
     return {"counts": list(map(len, rounds)), "pairs": base64.b64encode(pairs.tobytes()).decode()}
+
+
+def _escaped(texts: Iterable[str]) -> list[str]:
+    return list(map(html.escape, texts))
 
 
 def _bytes(matrix: NDArray[np.float32]) -> str:

@@ -74,9 +74,8 @@ def save_chart(chart: Chart, folder: Path) -> list[Path]:
         axes.set_xlabel(chart.x.label)
         axes.set_ylabel(chart.y.label)
         if chart.x.ticks:
-            crowded = sum(map(len, chart.x.ticks)) > 45
-            turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-            axes.set_xticks(range(len(chart.x.ticks)), chart.x.ticks, **turned)
+            turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+            axes.set_xticks(range(len(chart.x.ticks)), chart.x.ticks, **(turned if chart.x.crowded else {}))
             axes.set_xlim(-0.6, len(chart.x.ticks) - 0.4)
             axes.grid(visible=False, axis="x")
         if chart.legend and any(series.label for series in chart.series):

@@ -116,7 +116,9 @@ def summary_frame(comparison: Comparison) -> pd.DataFrame:
 def _summary(cell: Cell, entry: Entry, test: PairedTest | None) -> Summary:
     printed = cell.paper(entry)
     visits = entry.values("rounds") * cell.clients
-    up, down = entry.values("bytes_up") / 1e6, entry.values("bytes_down") / 1e6
+    # What it would take to bring all graphs to one place is not known, and surely not nothing.
+    unit = 1e6 if entry.method.ranked else math.nan
+    up, down = entry.values("bytes_up") / unit, entry.values("bytes_down") / unit
     return Summary(
         dataset=cell.dataset,
         setting=cell.setting,

@@ -80,8 +80,9 @@
 
   function showCell() {
     const cell = report.cells.find((one) => one.key === byId("cell").value);
-    for (const table of document.querySelectorAll("[data-cell]")) table.hidden = table.dataset.cell !== cell.key;
-    for (const box of document.querySelectorAll("[data-method]")) box.hidden = !cell.methods.includes(box.dataset.method);
+    const all = (selector) => document.querySelectorAll(selector);
+    for (const table of all("[data-cell]")) table.hidden = table.dataset.cell !== cell.key;
+    for (const box of all("[data-method]")) box.hidden = !cell.methods.includes(box.dataset.method);
     place(byId("charts"), cell.charts);
     offerCollaborations(cell.key);
   }
@@ -103,8 +104,8 @@
   }
 
   function offerCollaborations(cell) {
-    const offered = report.collaborations.filter((one) => one.cell === cell);
     if (!report.collaborations.length) return;
+    const offered = report.collaborations.filter((one) => one.cell === cell);
     byId("collaboration").hidden = offered.length === 0;
     byId("collaborator").replaceChildren(...offered.map((one) => new Option(one.method, one.key)));
     if (offered.length) {
