@@ -116,7 +116,7 @@ def test_the_same_seed_twice_and_stopped_and_resumed_are_bit_identical(tmp_path:
     federation = planted_federation(3, nodes=30)
     first = _run(federation, rounds=5)
     expected = first.execute()
-    stopped = _run(federation, RunDirectory(tmp_path / "run"), rounds=5, checkpoint_every=1)
+    stopped = _run(federation, RunDirectory(tmp_path / "run"), rounds=5, checkpoint_share=1.0)
     for _ in range(2):
         stopped.step()
     resumed = resume(RunDirectory(tmp_path / "run"), federation)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -43,13 +43,12 @@ def test_help_imports_nothing_heavy(command: str) -> None:
     assert done.stdout.rstrip().endswith("heavy: []")
 
 
-def test_help_answers_in_under_a_second() -> None:
-    times = []
-    for _ in range(3):  # the best of three, for machines that are busy
-        started = time.perf_counter()
-        assert fedgkd("--help").returncode == 0
-        times.append(time.perf_counter() - started)
-    assert min(times) < 1.0
+def test_help_takes_less_than_a_second_of_work() -> None:
+    """Processor time of the child, which a busy machine does not stretch as it does the clock."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert fedgkd("--help").returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
 def test_version() -> None:

@@ -128,8 +128,11 @@ class Lessons:
     def feature_loss(self, head: Tensors, codes: Tensor) -> Tensor:
         r"""Squared distance to the nearest hidden neighbour, as a share of the mean square of the client's features.
 
-        A generated feature vector is :math:`c F` with the head :math:`F` and a code :math:`c`; the bias is a further row
-        of the one, a 1 in the other. In :math:`\lVert cF - x \rVert^2 = c F F^\top c^\top - 2 c F x^\top + \lVert x \rVert^2`
+        A generated feature vector is :math:`cF` with the head :math:`F`, its bias as the last row, and a code :math:`c`
+        that ends in 1. In
+
+        .. math:: \lVert cF - x \rVert^2 = c F F^\top c^\top - 2 c F x^\top + \lVert x \rVert^2
+
         everything is as short as the codes, so no features are written out.
         """
         clients, width, _ = codes.shape
