@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fedgkd.errors import SettingError
-
 
 class Command(TyperCommand):
     """A command whose list options take several values after one flag: ``--clients 5 10 20``."""
@@ -44,22 +42,9 @@ def repeat_flags(args: list[str], flags: Collection[str]) -> Iterator[str]:
 
 def synthetic_options(pairs: Sequence[str] | None) -> dict[str, Any]:
     """``["num_nodes=500", "homophily=0.5"]`` as arguments of the synthetic graph, each of the type that it takes."""
-    from inspect import signature
+    from fedgkd.data.synthetic import parse_options
 
-    from fedgkd.data.synthetic import synthetic_graph
-
-    known = {name: type(parameter.default) for name, parameter in signature(synthetic_graph).parameters.items()}
-    options: dict[str, Any] = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise SettingError(f"--synthetic takes KEY=VALUE, not '{pair}'")
-        try:
-            options[name] = known.get(name, str)(value)
-        except ValueError as problem:
-            kind = "whole number" if known[name] is int else "number"
-            raise SettingError(f"--synthetic {pair}: '{value}' is not a {kind}") from problem
-    return options
+    return parse_options(pairs or ())
 
 
 def complete_dataset(incomplete: str) -> list[str]:

@@ -151,10 +151,10 @@ def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise SettingError(f"options of the synthetic graph are KEY=VALUE, not '{pair}'")
+            raise SettingError(f"--synthetic takes KEY=VALUE, not '{pair}'")
         try:
             options[name] = known.get(name, str)(value)
         except ValueError as problem:
             kind = "whole number" if known[name] is int else "number"
-            raise SettingError(f"synthetic option {pair}: '{value}' is not a {kind}") from problem
+            raise SettingError(f"--synthetic {pair}: '{value}' is not a {kind}") from problem
     return options
