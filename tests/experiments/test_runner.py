@@ -482,3 +482,20 @@ def test_a_run_that_was_killed_while_it_finished(tmp_path: Path) -> None:
     result = resume(RunDirectory(tmp_path), federation).execute()
     assert result["rounds"] == 3
     PersonalModel.load(tmp_path / "models" / "client-0.safetensors")
+
+
+def test_checkpoints_beyond_their_share_are_left_out_and_the_run_resumes_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """With next to no share, only the first round's checkpoint is written; the rounds after it are computed again."""
+    federation = planted_federation(4)
+    whole = make(federation, rounds=5)
+    expected = whole.execute()
+    stopped = make(federation, tmp_path / "run", rounds=5, checkpoint_share=1e-9)
+    for _ in range(3):
+        stopped.step()
+    resumed = resume(RunDirectory(tmp_path / "run"), federation)
+    assert resumed.round == 1
+    found = resumed.execute()
+    assert found["per_client"] == expected["per_client"]
+    assert found["best_round"] == expected["best_round"]
