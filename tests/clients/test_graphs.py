@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fedgkd.clients import DenseFeatures, GraphBatch, SparseFeatures
+from fedgkd.clients import GivenDenseFeatures, GraphBatch, SparseFeatures
 from fedgkd.clients.graphs import SPARSE_SHARE
 from fedgkd.data.graph import Graph
 from tests.graphs import random_graph
@@ -49,11 +49,11 @@ def test_train_nodes_are_flat_positions_with_their_client() -> None:
 
 def test_padded_features_are_zero() -> None:
     features = GraphBatch([small_graph(), random_graph(5, features=2)]).features
-    assert isinstance(features, DenseFeatures)
+    assert isinstance(features, GivenDenseFeatures)
     assert features.x[0].tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
 
 
-@pytest.mark.parametrize(("nonzero", "kind"), [(10, SparseFeatures), (11, DenseFeatures)])
+@pytest.mark.parametrize(("nonzero", "kind"), [(10, SparseFeatures), (11, GivenDenseFeatures)])
 @pytest.mark.parametrize("stored_sparse", [True, False])
 def test_sparse_features_up_to_a_tenth_nonzero(nonzero: int, kind: type, stored_sparse: bool) -> None:
     assert SPARSE_SHARE == 0.10

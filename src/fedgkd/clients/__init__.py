@@ -2,8 +2,10 @@
 
 from fedgkd.clients.batch import ClientBatch, Tensors
 from fedgkd.clients.graphs import (
+    ConstantFeatures,
     DenseFeatures,
     Features,
+    GivenDenseFeatures,
     GraphBatch,
     GraphView,
     JoinedFeatures,
@@ -16,9 +18,11 @@ from fedgkd.clients.structure import DenseStructure, SparseStructure, Structure
 
 __all__ = [
     "ClientBatch",
+    "ConstantFeatures",
     "DenseFeatures",
     "DenseStructure",
     "Features",
+    "GivenDenseFeatures",
     "GraphBatch",
     "GraphView",
     "JoinedFeatures",

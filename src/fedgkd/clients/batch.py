@@ -78,6 +78,8 @@ class ClientBatch:
         )
         part.state = {name: tensor[list(rows)] for name, tensor in self.state.items()}
         part.round = self.round
+        # Their private state may be laid out by it.
+        part.graph.sparse = self.graph.sparse
         return part
 
     def update(self, rows: Sequence[int], part: ClientBatch) -> None:

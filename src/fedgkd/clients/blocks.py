@@ -62,11 +62,16 @@ class BlockMatrix:
 
     def multiply(self, dense: Tensor) -> Tensor:
         flat = dense.reshape(self._clients * self._columns, -1)
-        return torch.mm(self._forward, flat).view(self._clients, self._rows, -1)
+        return _product(self._forward, flat).view(self._clients, self._rows, -1)
 
     def multiply_transposed(self, dense: Tensor) -> Tensor:
         flat = dense.reshape(self._clients * self._rows, -1)
-        return torch.mm(self._backward, flat).view(self._clients, self._columns, -1)
+        return _product(self._backward, flat).view(self._clients, self._columns, -1)
+
+
+def _product(sparse: Tensor, dense: Tensor) -> Tensor:
+    """``sparse @ dense`` straight into fresh memory; ``torch.mm`` fills it with zeros and copies them first."""
+    return dense.new_empty(len(sparse), dense.shape[1]).addmm_(sparse, dense, beta=0)
 
 
 class _BlockProduct(torch.autograd.Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -38,12 +38,57 @@ class DenseFeatures(Features):
         return torch.bmm(self.x, weight)
 
 
-class SparseFeatures(Features):
-    def __init__(self, matrix: BlockMatrix) -> None:
-        self._matrix = matrix
+class ConstantFeatures(Features):
+    """The given features of the clients' graphs, for which a graph convolution may do some work once and for all."""
+
+    @abstractmethod
+    def convolved(self, weight: Tensor) -> Tensor:
+        r""":math:`\hat A X W` with the normalised adjacency of the clients' graphs."""
+
+    @abstractmethod
+    def convolved_transposed(self, grad: Tensor) -> Tensor:
+        r""":math:`(\hat A X)^\top G`: from the gradient of :meth:`convolved` to that of the weight."""
+
+
+class GivenDenseFeatures(ConstantFeatures):
+    r"""Dense features: :math:`\hat A X` is computed once, and costs no more than :math:`X` to multiply by."""
+
+    def __init__(self, make: Callable[[], Tensor], structure: SparseStructure) -> None:
+        self._make, self._structure = make, structure
+
+    @cached_property
+    def x(self) -> Tensor:
+        return self._make()
+
+    @cached_property
+    def _smoothed(self) -> Tensor:
+        # Not from self.x, which a graph convolution never needs again.
+        return self._structure.normalised.multiply(self._make())
+
+    def product(self, weight: Tensor) -> Tensor:
+        return torch.bmm(self.x, weight)
+
+    def convolved(self, weight: Tensor) -> Tensor:
+        return torch.bmm(self._smoothed, weight)
+
+    def convolved_transposed(self, grad: Tensor) -> Tensor:
+        return torch.bmm(self._smoothed.transpose(1, 2), grad)
+
+
+class SparseFeatures(ConstantFeatures):
+    r"""Bags of words: :math:`\hat A X` would have several times the entries of :math:`X`, so they stay apart."""
+
+    def __init__(self, matrix: BlockMatrix, structure: SparseStructure) -> None:
+        self._matrix, self._structure = matrix, structure
 
     def product(self, weight: Tensor) -> Tensor:
         return self._matrix @ weight
+
+    def convolved(self, weight: Tensor) -> Tensor:
+        return self._structure.gcn(self.product(weight))
+
+    def convolved_transposed(self, grad: Tensor) -> Tensor:
+        return self._matrix.multiply_transposed(self._structure.normalised.multiply_transposed(grad))
 
 
 class JoinedFeatures(Features):
@@ -114,20 +159,33 @@ class GraphBatch:
         self.num_nodes = [graph.num_nodes for graph in graphs]
         self.padded_nodes = max(self.num_nodes)
         self.num_classes = graphs[0].num_classes
-        self.structure: Structure = SparseStructure([graph.adjacency() for graph in graphs], self.padded_nodes, device)
+        self.structure = SparseStructure([graph.adjacency() for graph in graphs], self.padded_nodes, device)
         self.y = self.padded([np.maximum(graph.y, 0) for graph in graphs], np.int64)
         masks = [graph.masks or (np.zeros(graph.num_nodes, bool),) * 3 for graph in graphs]
         self.splits = torch.stack([self.padded([mask[k] for mask in masks], np.bool_) for k in range(3)], dim=1)
         self._encodings: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
-    def features(self) -> Features:
+    def sparse(self) -> bool:
+        """Whether features are few enough nonzeros to be worth a sparse product."""
         stored = sum(_count_nonzero(graph) for graph in self.graphs)
-        cells = sum(graph.num_nodes * graph.num_features for graph in self.graphs)
-        if stored > SPARSE_SHARE * cells:
-            return DenseFeatures(self.padded([_dense(graph) for graph in self.graphs], np.float32))
+        return stored <= SPARSE_SHARE * sum(graph.num_nodes * graph.num_features for graph in self.graphs)
+
+    @cached_property
+    def features(self) -> ConstantFeatures:
+        if not self.sparse:
+            return GivenDenseFeatures(self._dense_features, self.structure)
         blocks = [sp.csr_array(graph.x) for graph in self.graphs]
-        return SparseFeatures(BlockMatrix(blocks, self.padded_nodes, self.graphs[0].num_features, self.device))
+        matrix = BlockMatrix(blocks, self.padded_nodes, self.graphs[0].num_features, self.device)
+        return SparseFeatures(matrix, self.structure)
+
+    def _dense_features(self) -> Tensor:
+        return self.padded([_dense(graph) for graph in self.graphs], np.float32)
+
+    @cached_property
+    def columns(self) -> SeenColumns:
+        """Which columns of the features its clients have."""
+        return SeenColumns(self)
 
     @cached_property
     def present(self) -> Tensor:
@@ -153,6 +211,11 @@ class GraphBatch:
         return torch.bincount(client * splits + split, minlength=clients * splits).view(clients, splits)
 
     @cached_property
+    def training(self) -> TrainingNodes:
+        """The training nodes by themselves."""
+        return TrainingNodes(self)
+
+    @cached_property
     def train_nodes(self) -> tuple[Tensor, Tensor]:
         """Positions of all training nodes in the flattened batch, and the client of each."""
         train = self.splits[:, 0]
@@ -172,6 +235,60 @@ class GraphBatch:
         for row, array in zip(out, arrays, strict=True):
             row[: len(array)] = array
         return torch.from_numpy(out).to(self.device)
+
+
+class SeenColumns:
+    """The columns of sparse features that a client has any entry in, apart from those it has not.
+
+    A client that sees a third of all words has a data gradient for a third of its first weight matrix.
+
+    Attributes:
+        order: Every client's columns, those with entries first: ``(clients, columns)``.
+        seen: How many of them are counted as seen: the most that any client of the batch has.
+        features: The features without the unseen columns, in that order.
+    """
+
+    def __init__(self, graph: GraphBatch) -> None:
+        blocks = [sp.csr_array(each.x) for each in graph.graphs]
+        empty = np.stack([np.bincount(x.indices, minlength=x.shape[1]) == 0 for x in blocks])
+        order = np.argsort(empty, axis=1, kind="stable")
+        self.seen = int((~empty).sum(axis=1).max())
+        self.order = torch.from_numpy(order).to(graph.device)
+        # Positions of the seen columns among the rows of all clients' weight matrices, one below the other.
+        begin = order.shape[1] * torch.arange(len(order), device=graph.device).unsqueeze(1)
+        self._rows = (begin + self.order[:, : self.seen]).flatten()
+        kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.seen], strict=True)]
+        self.features = SparseFeatures(BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device), graph.structure)
+
+    def gather(self, weight: Tensor) -> Tensor:
+        """The rows of the seen columns: from ``(clients, columns, k)`` to ``(clients, seen, k)``."""
+        return weight.flatten(0, 1).index_select(0, self._rows).view(len(weight), self.seen, -1)
+
+    def scatter(self, rows: Tensor, weight: Tensor) -> None:
+        """Put ``(clients, seen, k)`` back in place."""
+        weight.flatten(0, 1).index_copy_(0, self._rows, rows.flatten(0, 1))
+
+
+class TrainingNodes:
+    r"""The training nodes of a batch, padded to one number per client.
+
+    Attributes:
+        counts: How many every client has.
+        gcn: The rows of the normalised adjacency :math:`\hat A` that send messages to them.
+        y: Their labels ``(clients, training nodes)``.
+        weights: What each contributes to a client's mean; zero for padding.
+    """
+
+    def __init__(self, graph: GraphBatch) -> None:
+        nodes = [mask[: graph.padded_nodes].nonzero()[0] for mask in graph.splits[:, 0].cpu().numpy()]
+        self.counts = [len(rows) for rows in nodes]
+        self.gcn = graph.structure.gcn_at(nodes)
+        y, weights = np.zeros((2, len(nodes), max(self.counts)))
+        for client, rows in enumerate(nodes):
+            y[client, : len(rows)] = np.maximum(graph.graphs[client].y[rows], 0)
+            weights[client, : len(rows)] = 1 / max(len(rows), 1)
+        self.y = torch.from_numpy(y).long().to(graph.device)
+        self.weights = torch.from_numpy(weights).float().to(graph.device)
 
 
 def _count_nonzero(graph: Graph) -> int:

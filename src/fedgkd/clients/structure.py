@@ -54,7 +54,12 @@ class SparseStructure(Structure):
         self._device = device
 
     def gcn(self, h: Tensor) -> Tensor:
-        return self._gcn @ h
+        return self.normalised @ h
+
+    def gcn_at(self, nodes: Sequence[NDArray[np.int64]]) -> BlockMatrix:
+        """The rows of :attr:`normalised` for some nodes of every client, padded to the same number."""
+        blocks = [gcn_normalised(a)[rows] for a, rows in zip(self._adjacencies, nodes, strict=True)]
+        return BlockMatrix(blocks, max(len(rows) for rows in nodes), self._nodes, self._device)
 
     def mean(self, h: Tensor) -> Tensor:
         return self._mean @ h
@@ -75,7 +80,8 @@ class SparseStructure(Structure):
         return summed.view(clients, nodes, heads, channels)
 
     @cached_property
-    def _gcn(self) -> BlockMatrix:
+    def normalised(self) -> BlockMatrix:
+        """What :meth:`gcn` multiplies by."""
         return self._matrix([gcn_normalised(a) for a in self._adjacencies])
 
     @cached_property

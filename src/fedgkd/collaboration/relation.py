@@ -22,7 +22,7 @@ def correlation(features: Tensor) -> Tensor:
         A symmetric float64 matrix ``(clients, clients)`` with ones on the diagonal.
     """
     centred = features - features.mean(dim=1, keepdim=True)
-    norm = centred.norm(dim=1, keepdim=True)
+    norm = centred.square().sum(dim=1, keepdim=True).sqrt()
     # Rounding leaves a constant column with a norm of a few ulps of its values, not with zero.
     noise = features.abs().amax(dim=1, keepdim=True) * features.shape[1] * torch.finfo(features.dtype).eps
     scaled = torch.where(norm > noise, centred / norm.clamp(min=torch.finfo(norm.dtype).tiny), 0.0)

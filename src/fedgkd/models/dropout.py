@@ -18,21 +18,39 @@ class Dropout:
 
     A client draws exactly as many numbers as it has nodes, so that padding and batch-mates change nothing. Sixteen
     random bits decide an entry: four entries per 64-bit draw instead of one, and a rate exact to 1/65,536.
+
+    Attributes:
+        scale: What the entries that stay are multiplied by.
     """
 
     def __init__(self, clients: ClientBatch, rate: float) -> None:
         self._streams: Sequence[np.random.Generator] = clients.streams("dropout") if rate else ()
         self._num_nodes = clients.graph.num_nodes
         self._device = clients.device
-        self._dropped = round(rate * _LEVELS)
+        dropped = round(rate * _LEVELS)
+        self._highest_dropped = dropped - _LEVELS // 2 - 1 if dropped else None
+        self.scale = _LEVELS / (_LEVELS - dropped)
 
     def __call__(self, h: Tensor) -> Tensor:
-        if not self._dropped:
+        """Dropout for every node of the clients' graphs."""
+        if self._highest_dropped is None:
             return h
-        bits = np.full(h.shape, -_LEVELS // 2, np.int16)
-        for row, nodes, draw in zip(bits, self._num_nodes, self._streams, strict=True):
-            entries = nodes * row.shape[1]
+        keep = self._levels(h.shape, self._num_nodes) > self._highest_dropped
+        return h * keep.to(h.dtype).mul_(self.scale)
+
+    def unscaled(self, h: Tensor, counts: Sequence[int]) -> Tensor:
+        """As above without the scaling, and without a gradient, where client i has ``counts[i]`` rows of ``h``."""
+        if self._highest_dropped is None:
+            return h
+        levels = self._levels(h.shape, counts).to(h.dtype)
+        # "h where levels > threshold, else 0" in one pass, several times as fast as a comparison and a product.
+        return torch.ops.aten.threshold_backward(h, levels, self._highest_dropped)  # type: ignore[no-any-return]
+
+    def _levels(self, shape: torch.Size, counts: Sequence[int]) -> Tensor:
+        """Sixteen random bits per entry of a client's rows; padding gets the lowest level, so that it is dropped."""
+        bits = np.full(shape, -_LEVELS // 2, np.int16)
+        for row, rows, draw in zip(bits, counts, self._streams, strict=True):
+            entries = rows * row.shape[1]
             words = draw.bit_generator.random_raw(-(-entries // 4))
-            row[:nodes] = words.view(np.int16)[:entries].reshape(nodes, -1)
-        keep = torch.from_numpy(bits).to(self._device) >= self._dropped - _LEVELS // 2
-        return h * keep.to(h.dtype).mul_(_LEVELS / (_LEVELS - self._dropped))
+            row[:rows] = words.view(np.int16)[:entries].reshape(rows, -1)
+        return torch.from_numpy(bits).to(self._device)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedgkd.clients import Features, Structure, Tensors
+from fedgkd.clients import ConstantFeatures, Features, Structure, Tensors
 
 Input = Features | Tensor
 
@@ -76,6 +76,8 @@ class GCN(Layer):
         return {"weight": glorot(inputs, outputs), "bias": Parameter((1, outputs))}
 
     def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
+        if isinstance(h, ConstantFeatures):
+            return h.convolved(p["weight"]) + p["bias"]
         return structure.gcn(project(h, p["weight"])) + p["bias"]
 
 

@@ -84,13 +84,18 @@ class Network(Model):
 
     def embed(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
         """Output of the last convolution, before its ReLU: ``(clients, nodes, hidden)``."""
-        h: Input = graph.features
-        for depth in range(self.layers):
-            h = BACKBONES[self.backbone].apply(h, graph.structure, part(params, f"convs.{depth}."))
-            if depth < self.layers - 1:
-                h = h.relu() if dropout is None else dropout(h.relu())
-        assert isinstance(h, Tensor)
+        return self.embed_from(params, graph, self._convolve(0, params, graph.features, graph), dropout)
+
+    def embed_from(self, params: Tensors, graph: GraphView, first: Tensor, dropout: Drop | None = None) -> Tensor:
+        """The same from the output of the first convolution, before its ReLU."""
+        h = first
+        for depth in range(1, self.layers):
+            h = h.relu() if dropout is None else dropout(h.relu())
+            h = self._convolve(depth, params, h, graph)
         return h
+
+    def _convolve(self, depth: int, params: Tensors, h: Input, graph: GraphView) -> Tensor:
+        return BACKBONES[self.backbone].apply(h, graph.structure, part(params, f"convs.{depth}."))
 
     def classify(self, params: Tensors, h: Tensor, dropout: Drop | None = None) -> Tensor:
         """Logits from the last convolution's output."""

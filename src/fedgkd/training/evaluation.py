@@ -6,19 +6,27 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import ClientBatch, GraphBatch, Tensors
-from fedgkd.models import Model
+from fedgkd.models import Model, Network
 
 SPLITS = ("train", "val", "test")
 TRAIN, VAL, TEST = range(len(SPLITS))
 
 
 @torch.no_grad()
-def evaluate(clients: ClientBatch, model: Model, params: Tensors) -> Tensors:
-    """``accuracy`` and ``macro_f1``, each ``(clients, splits)``; NaN where a client has no node in a split."""
+def evaluate(clients: ClientBatch, model: Model, params: Tensors, first: Tensor | None = None) -> Tensors:
+    """``accuracy`` and ``macro_f1``, each ``(clients, splits)``; NaN where a client has no node in a split.
+
+    Args:
+        first: The output of a network's first convolution, if it is there already.
+    """
     with clients.timed("evaluation"):
         graph = clients.graph
-        predicted = model(params, graph).argmax(dim=-1)
-        return scores(confusion(graph, predicted))
+        if first is not None:
+            assert isinstance(model, Network)
+            logits = model.classify(params, model.embed_from(params, graph, first))
+        else:
+            logits = model(params, graph)
+        return scores(confusion(graph, logits.argmax(dim=-1)))
 
 
 def confusion(graph: GraphBatch, predicted: Tensor) -> Tensor:

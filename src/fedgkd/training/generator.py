@@ -18,8 +18,9 @@ from fedgkd.models import Dropout
 from fedgkd.models.mended import FEATURES, GENERATOR, NOISE, MendedNetwork
 from fedgkd.models.network import part
 from fedgkd.settings import setting
-from fedgkd.training.local import TrainingSettings, classification_loss
+from fedgkd.training.local import classification_loss
 from fedgkd.training.optimiser import Adam
+from fedgkd.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,27 +10,16 @@ from torch.nn.functional import cross_entropy
 
 from fedgkd.clients import ClientBatch, GraphBatch, Tensors
 from fedgkd.models import Drop, Dropout, Model
-from fedgkd.settings import check, setting
+from fedgkd.models.gcn import GCNStep
+from fedgkd.training.by_hand import train_by_hand
 from fedgkd.training.evaluation import evaluate
 from fedgkd.training.optimiser import Adam
+from fedgkd.training.settings import TrainingSettings
 
 MODEL = "model."
 
 Penalty = Callable[[Tensors, Tensors], Tensor]
 """From the weights now and the weights received to a term of each client's loss: ``(clients,)``."""
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """Settings of local training that every algorithm has."""
-
-    local_epochs: int = setting(3, "full-batch epochs that a client trains in a round (E)", low=1)
-    lr: float = setting(0.01, "learning rate of Adam", low=0, open_low=True)
-    weight_decay: float = setting(1e-6, "L2 weight decay of Adam", low=0)
-    dropout: float = setting(0.5, "share of hidden activations dropped in training", low=0, high=0.99)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def start_clients(clients: ClientBatch, model: Model) -> None:
@@ -70,13 +58,13 @@ def local_round(
     """
     params = personal_model(clients)
     received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
-    for name in params.keys() & download.keys():
-        params[name].copy_(download[name])
-    report = _named("received", evaluate(clients, model, received))
-    with clients.timed("training"):
-        pull = {name: proximal for name in params if proximal and name in download}
+    pull = {name: proximal for name in params if proximal and name in download}
+    if GCNStep.fits(model) and penalty is None:
+        losses, scores = train_by_hand(clients, params, received, model, settings, pull)
+    else:
+        scores = evaluate(clients, model, received)
         losses = _train(clients, params, received, model, settings, pull, penalty)
-        report["loss"] = _recover(clients, params, received, losses)
+    report = _named("received", scores) | {"loss": _recover(clients, params, received, losses)}
     report |= _named("trained", evaluate(clients, model, params))
     report["nodes"] = clients.graph.num_scored.double()
     clients.received = received
@@ -94,20 +82,23 @@ def _train(
 ) -> Tensor:
     """Train in place; returns the cross-entropy per client of the last epoch, before its step."""
     optimiser = Adam(settings.lr, settings.weight_decay)
-    dropout = Dropout(clients, settings.dropout)
-    leaves = {name: tensor.requires_grad_() for name, tensor in params.items() if model.trains(name)}
-    losses = torch.empty(0)
-    for _ in range(settings.local_epochs):
-        losses = training_loss(clients, model, params, dropout)
-        total = losses if penalty is None else losses + penalty(params, anchor)
-        grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
-        with torch.no_grad():
-            # The gradient of the proximal term, without a pass of autograd over all weights.
-            for name, strength in pull.items():
-                grads[name].add_(params[name] - anchor[name], alpha=2 * strength)
-            optimiser.step(leaves, grads, clients.state)
-    for tensor in leaves.values():
-        tensor.requires_grad_(False)
+    with clients.timed("training"):
+        for name, tensor in params.items():
+            tensor.copy_(anchor[name])
+        dropout = Dropout(clients, settings.dropout)
+        leaves = {name: tensor.requires_grad_() for name, tensor in params.items() if model.trains(name)}
+        losses = torch.empty(0)
+        for _ in range(settings.local_epochs):
+            losses = training_loss(clients, model, params, dropout)
+            total = losses if penalty is None else losses + penalty(params, anchor)
+            grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
+            with torch.no_grad():
+                # The gradient of the proximal term, without a pass of autograd over all weights.
+                for name, strength in pull.items():
+                    grads[name].add_(params[name] - anchor[name], alpha=2 * strength)
+                optimiser.step(leaves, grads, clients.state)
+        for tensor in leaves.values():
+            tensor.requires_grad_(False)
     return losses.detach()
 
 

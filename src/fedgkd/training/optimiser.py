@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from fedgkd.clients import Tensors
+
+
+class Moments(NamedTuple):
+    """What Adam keeps of some tensors: both moments, and the number of steps so far as a tensor of its own for each."""
+
+    first: list[Tensor]
+    second: list[Tensor]
+    steps: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -27,23 +36,35 @@ class Adam:
             state[f"adam.second.{name}"] = torch.zeros_like(tensor)
         return state
 
-    @torch.no_grad()
     def step(self, params: Tensors, grads: Tensors, state: Tensors) -> None:
         """One step in place. One fused pass if all clients are at the same step, else one per client."""
         steps = state["adam.steps"]
-        together = bool((steps == steps[0]).all())
-        rows: list[int | slice] = [slice(None)] if together else list(range(len(steps)))
+        rows = rows_in_step(steps)
         views = [(name, row) for name in params for row in rows]
-        # The fused kernel counts the steps itself, once per tensor it is given.
-        counts = [steps[0].clone() if together else steps[row].clone() for _, row in views]
-        adam(
+        self.update(
             [params[name][row] for name, row in views],
-            # The fused kernel reads a gradient as if it were contiguous.
             [grads[name].contiguous()[row] for name, row in views],
-            [state[f"adam.first.{name}"][row] for name, row in views],
-            [state[f"adam.second.{name}"][row] for name, row in views],
+            Moments(
+                [state[f"adam.first.{name}"][row] for name, row in views],
+                [state[f"adam.second.{name}"][row] for name, row in views],
+                [steps[row].amax().clone() for _, row in views],
+            ),
+        )
+        steps += 1
+
+    @torch.no_grad()
+    def update(self, params: list[Tensor], grads: list[Tensor], moments: Moments) -> None:
+        """One step of some tensors and their moments in place.
+
+        All of them must be contiguous: the fused kernel reads memory as if they were.
+        """
+        adam(
+            params,
+            grads,
+            moments.first,
+            moments.second,
             [],
-            counts,
+            moments.steps,
             foreach=False,
             capturable=False,
             differentiable=False,
@@ -59,7 +80,6 @@ class Adam:
             eps=1e-8,
             maximize=False,
         )
-        steps += 1
 
     @staticmethod
     def reset(state: Tensors, rows: Tensor) -> None:
@@ -67,3 +87,10 @@ class Adam:
         for name, tensor in state.items():
             if name.startswith("adam."):
                 tensor[rows] = 0
+
+
+def rows_in_step(steps: Tensor) -> list[slice]:
+    """The clients that can step together: all if they are at the same step, else each alone."""
+    if bool((steps == steps[0]).all()):
+        return [slice(None)]
+    return [slice(row, row + 1) for row in range(len(steps))]

@@ -1,0 +1,133 @@
+"""Training by hand against the general loop, with the same dropout masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.data.graph import Graph
+from fedgkd.models import Dropout, Network
+from fedgkd.models.gcn import FIRST, GCNStep
+from fedgkd.training import TrainingSettings, local, local_round
+from fedgkd.training.local import personal_model, start_clients
+from tests.graphs import random_graph
+
+FEATURES = 40
+
+
+class SameMasks:
+    """Dropout for autograd that drops what the hand-written step drops: at the last layer, training nodes only."""
+
+    def __init__(self, clients: ClientBatch, rate: float, layers: int = 2) -> None:
+        self._dropout, self._graph, self._layers = Dropout(clients, rate), clients.graph, layers
+        self._calls = 0
+
+    def __call__(self, h: Tensor) -> Tensor:
+        self._calls += 1
+        if self._calls % self._layers:
+            mask = self._dropout.unscaled(torch.ones_like(h), self._graph.num_nodes)
+        else:
+            counts, train = self._graph.training.counts, self._graph.splits[:, 0]
+            drawn = self._dropout.unscaled(torch.ones(len(h), max(counts), h.shape[2]), counts)
+            mask = torch.ones_like(h)
+            for client, count in enumerate(counts):
+                mask[client, train[client]] = drawn[client, :count]
+        return h * mask * self._dropout.scale
+
+
+def bags_of_words(seed: int, nodes: int, columns: slice) -> Graph:
+    """A graph with sparse features in some of the columns only."""
+    graph = random_graph(nodes, features=FEATURES, seed=seed)
+    x = np.zeros((nodes, FEATURES), np.float32)
+    x[np.arange(nodes), np.arange(nodes) % len(range(*columns.indices(FEATURES))) + (columns.start or 0)] = 1.0
+    return Graph(sp.csr_array(x), graph.edge_index, graph.y, graph.num_classes, *graph.masks)
+
+
+SPARSE = [bags_of_words(1, 30, slice(0, 12)), bags_of_words(2, 25, slice(5, 35)), bags_of_words(3, 17, slice(38, 40))]
+DENSE = [random_graph(nodes, features=FEATURES, seed=nodes) for nodes in (30, 25, 17)]
+
+
+def trained(graphs: list[Graph], network: Network, settings: TrainingSettings, proximal: float, rounds: int) -> Tensors:
+    clients = ClientBatch(range(len(graphs)), graphs, seed=4)
+    start_clients(clients, network)
+    for round_ in range(1, rounds + 1):
+        clients.round = round_
+        # A server that sends everybody the mean, so that the proximal term and unseen rows have something to do.
+        download = {
+            name: t.mean(0, keepdim=True).repeat(len(t), *(1 for _ in t.shape[1:]))
+            for name, t in personal_model(clients).items()
+        }
+        local_round(clients, download, network, settings, lambda name: True, proximal)
+    return {name: tensor.clone() for name, tensor in personal_model(clients).items()}
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("graphs", [SPARSE, DENSE], ids=["sparse", "dense"])
+@pytest.mark.parametrize(
+    ("dropout", "weight_decay", "proximal"), [(0.0, 1e-3, 0.0), (0.5, 1e-3, 1e-2), (0.3, 0.0, 0.0)]
+)
+def test_fifty_steps_equal_autograd(
+    monkeypatch: pytest.MonkeyPatch,
+    graphs: list[Graph],
+    layers: int,
+    dropout: float,
+    weight_decay: float,
+    proximal: float,
+) -> None:
+    network = Network("gcn", FEATURES, hidden=8, layers=layers, num_classes=3)
+    settings = TrainingSettings(local_epochs=5, lr=0.01, weight_decay=weight_decay, dropout=dropout)
+    by_hand = trained(graphs, network, settings, proximal, rounds=10)
+    monkeypatch.setattr(GCNStep, "fits", lambda model: False)
+    monkeypatch.setattr(local, "Dropout", lambda clients, rate: SameMasks(clients, rate, layers))
+    by_autograd = trained(graphs, network, settings, proximal, rounds=10)
+    for name, expected in by_autograd.items():
+        torch.testing.assert_close(by_hand[name], expected, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_rows_of_unseen_columns_move_by_weight_decay_alone() -> None:
+    network = Network("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    before = network.initial(4, len(SPARSE))[FIRST]
+    for decay, moves in ((0.0, False), (1e-3, True)):
+        settings = TrainingSettings(local_epochs=2, lr=0.01, weight_decay=decay, dropout=0.0)
+        after = trained(SPARSE, network, settings, proximal=0.0, rounds=1)[FIRST]
+        assert not torch.equal(after[0, :12], before[0, :12])
+        assert torch.allclose(after[0, 12:], before[0, 12:], atol=1e-5) is not moves
+    # Two steps of Adam whose gradients all point to zero are two steps of the learning rate.
+    far = before[0, 12:].abs() > 0.05
+    torch.testing.assert_close(after[0, 12:].abs()[far], before[0, 12:].abs()[far] - 0.02, rtol=0, atol=1e-3)
+
+
+def test_the_seen_columns_of_each_client_come_first() -> None:
+    columns = ClientBatch(range(3), SPARSE, seed=0).graph.columns
+    assert columns.seen == 25  # of the second client, which has as many nodes with a column each
+    assert columns.order[0, :12].tolist() == list(range(12))
+    assert columns.order[2, :2].tolist() == [38, 39]
+    weight = torch.arange(3 * FEATURES * 2.0).view(3, FEATURES, 2)
+    copy = torch.zeros_like(weight)
+    columns.scatter(columns.gather(weight), copy)
+    assert torch.equal(copy[1, 5:30], weight[1, 5:30])
+    assert torch.equal(columns.gather(copy), columns.gather(weight))
+
+
+def test_clients_at_different_steps_train_as_alone() -> None:
+    """With partial participation moments differ in age; every client's step counts its own."""
+    network = Network("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    settings = TrainingSettings(local_epochs=2, dropout=0.5)
+    for graphs in (SPARSE, DENSE):
+        clients = ClientBatch(range(3), graphs, seed=4)
+        start_clients(clients, network)
+        alone = ClientBatch([1], graphs[1:2], seed=4)
+        start_clients(alone, network)
+        for round_, rows in enumerate(([0, 1, 2], [0, 2], [1, 2], [0, 1, 2]), start=1):
+            part = clients.select(rows)
+            part.round = alone.round = round_
+            local_round(part, {}, network, settings, lambda name: True)
+            clients.update(rows, part)
+            if 1 in rows:
+                local_round(alone, {}, network, settings, lambda name: True)
+        for name, expected in personal_model(alone).items():
+            torch.testing.assert_close(personal_model(clients)[name][1:2], expected, rtol=1e-4, atol=1e-6, msg=name)
