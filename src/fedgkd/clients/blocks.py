@@ -57,6 +57,8 @@ class BlockMatrix:
         return csr_tensor(sp.csr_array(self._matrix.T), self._device)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
+        if not dense.requires_grad:
+            return self.multiply(dense)
         product: Tensor = _BlockProduct.apply(dense, self)  # type: ignore[no-untyped-call]
         return product
 

@@ -204,6 +204,12 @@ class GraphBatch:
         return torch.from_numpy(client).to(self.device)[row], split, position[row]
 
     @cached_property
+    def cells(self) -> Tensor:
+        """Where a scored node counts in a flat table (client, split, true class, prediction), were 0 its prediction."""
+        client, split, node = self.scored
+        return ((client * self.splits.shape[1] + split) * self.num_classes + self.y.flatten()[node]) * self.num_classes
+
+    @cached_property
     def num_scored(self) -> Tensor:
         """How many nodes each client has in each split: ``(clients, splits)``."""
         client, split, _ = self.scored

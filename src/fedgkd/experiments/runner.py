@@ -10,11 +10,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fedgkd.algorithms import Oracle, ServerRound
+from fedgkd.algorithms import Oracle
 from fedgkd.clients import ClientBatch, Tensors
-from fedgkd.collaboration import Mixing, mix, spearman
+from fedgkd.collaboration import Mixing, spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.engines import InProcessEngine
@@ -30,9 +29,16 @@ from fedgkd.experiments.plain import plain
 from fedgkd.experiments.records import Record, clients_record, figures, relation_matrices, scores_record, versions
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.selection import choose_preferred, keep_model, start_preferring
+from fedgkd.experiments.serving import serve
 from fedgkd.models.network import part
 from fedgkd.randomness import stream
 from fedgkd.training.evaluation import TEST, VAL
+from fedgkd.training.local import MODEL
+
+_FLOAT = 4
+# A training step works on the weights, their gradient and two moments, and on a few activations of each node.
+_STEP_COPIES = 4
+_STEP_ACTIVATIONS = 6
 
 
 @dataclass(frozen=True)
@@ -63,11 +69,19 @@ class Run:
         self.directory = directory
         self.events = events or Events()
         self.device = find_device(settings.device)
-        torch.set_num_threads(settings.threads or count_cores())
+        threads = settings.threads or count_cores()
+        torch.set_num_threads(threads)
         network = config.network(federation.num_features, federation.num_classes)
         self.algorithm = config.algorithm(config.method, network, clients, settings.seed)
         graphs = self.algorithm.pool(federation) if isinstance(self.algorithm, Oracle) else federation.graphs
-        self.engine = InProcessEngine(graphs, settings.seed, self.device)
+        self.engine = InProcessEngine(
+            graphs,
+            settings.seed,
+            self.device,
+            threads,
+            node_bytes=_STEP_ACTIVATIONS * network.hidden * _FLOAT,
+            client_bytes=_STEP_COPIES * sum(self._sizes.values()) * _FLOAT,
+        )
         start = self.algorithm.model.initial(settings.seed, 1, self.device)
         self.models: Tensors = {
             name: start[name].expand(clients, *start[name].shape[1:]) for name in self.algorithm.shared
@@ -86,6 +100,7 @@ class Run:
             self.directory.describe_clients(plain(clients_record(self.federation)))
         began = time.perf_counter()
         self.engine.run(self._start_task, {}, range(self.federation.num_clients))
+        self.engine.join_state()
         self.totals["seconds"] += time.perf_counter() - began
 
     def execute(self) -> Record:
@@ -111,6 +126,11 @@ class Run:
         if self.directory is not None:
             self._store(self.directory, record, mixing, present)
         return record
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """How many numbers each parameter of a client's model is."""
+        return {name: math.prod(parameter.shape) for name, parameter in self.algorithm.model.parameters.items()}
 
     # --- a round -----------------------------------------------------------------------------------------------
 
@@ -169,10 +189,7 @@ class Run:
 
     def _serve(self, uploads: Tensors, present: Sequence[int]) -> Mixing:
         """The server step over those present, whose next models it mixes; the others keep theirs."""
-        server = ServerRound(self.round, tuple(present), take(self.models, present), self.memory)
-        mixing = self.algorithm.server_step(uploads, server)
-        mixed = mix(mixing.weights.to(self.device), {name: uploads[name] for name in self.algorithm.shared})
-        self.models = {name: _with_rows(self.models[name], present, tensor) for name, tensor in mixed.items()}
+        mixing, self.models = serve(self.algorithm, uploads, present, self.round, self.models, self.memory)
         self.memory = mixing.memory
         return mixing
 
@@ -231,6 +248,10 @@ class Run:
 
     def _state_tensors(self) -> Tensors:
         state = self.engine.collect(lambda batch: batch.state)
+        if self.best.round:
+            # The next round starts from the server's weights, and the best models are kept elsewhere.
+            again = {MODEL + name for name in self.algorithm.shared}
+            state = {name: tensor for name, tensor in state.items() if name not in again}
         return _prefixed("client.", state) | _prefixed("server.", self.models) | _prefixed("memory.", self.memory)
 
     def _state_facts(self) -> Record:
@@ -267,9 +288,11 @@ class Run:
         self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
         self._kept_serial, self.totals = facts["kept_serial"], facts["totals"]
         self.scores = Scoreboard.from_plain(facts["scores"])
-        self.engine.restore(lambda batch: batch.state, part(stored.tensors, "client."))
-        self.engine.restore(lambda batch: batch.kept, kept)
         self.models = {name: tensor.to(self.device) for name, tensor in part(stored.tensors, "server.").items()}
+        state = {MODEL + name: tensor for name, tensor in self.models.items()} | part(stored.tensors, "client.")
+        self.engine.restore(lambda batch: batch.state, state)
+        self.engine.join_state()
+        self.engine.restore(lambda batch: batch.kept, kept)
         self.memory = {name: tensor.to(self.device) for name, tensor in part(stored.tensors, "memory.").items()}
 
     # --- the end -----------------------------------------------------------------------------------------------
@@ -305,7 +328,7 @@ class Run:
     def result(self) -> Record:
         """The figures of the run; the headline is the mean test accuracy at the best validation round."""
         settings, federation, scores = self.config.run, self.federation, self.scores
-        sizes = {name: math.prod(parameter.shape) for name, parameter in self.algorithm.model.parameters.items()}
+        sizes = self._sizes
         record = {
             "algorithm": settings.algorithm,
             "dataset": federation.dataset,
@@ -361,15 +384,6 @@ def _newest_whole(directory: RunDirectory, problems: list[str]) -> tuple[Stored,
             return stored, best.tensors
         problems.append(f"the best models in the checkpoint of round {stored.serial} are damaged")
     return None
-
-
-def _with_rows(tensor: Tensor, rows: Sequence[int], new: Tensor) -> Tensor:
-    """``tensor`` with ``new`` in those rows; no copy if that is all of them."""
-    if len(rows) == len(tensor):
-        return new
-    changed = tensor.clone()
-    changed[list(rows)] = new
-    return changed
 
 
 def _prefixed(prefix: str, tensors: Tensors) -> Tensors:

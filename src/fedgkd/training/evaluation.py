@@ -32,9 +32,8 @@ def evaluate(clients: ClientBatch, model: Model, params: Tensors, first: Tensor 
 def confusion(graph: GraphBatch, predicted: Tensor) -> Tensor:
     """Counts ``(clients, splits, true class, predicted class)``."""
     (clients, splits), classes = graph.num_scored.shape, graph.num_classes
-    client, split, node = graph.scored
-    cell = (client * splits + split) * classes + graph.y.flatten()[node]
-    flat = torch.bincount(cell * classes + predicted.flatten()[node], minlength=clients * splits * classes**2)
+    cells = graph.cells + predicted.flatten()[graph.scored[2]]
+    flat = torch.bincount(cells, minlength=clients * splits * classes**2)
     return flat.view(clients, splits, classes, classes).double()
 
 
