@@ -53,10 +53,10 @@ def test_padded_features_are_zero() -> None:
     assert features.x[0].tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
 
 
-@pytest.mark.parametrize(("nonzero", "kind"), [(10, SparseFeatures), (11, GivenDenseFeatures)])
+@pytest.mark.parametrize(("nonzero", "kind"), [(15, SparseFeatures), (16, GivenDenseFeatures)])
 @pytest.mark.parametrize("stored_sparse", [True, False])
-def test_sparse_features_up_to_a_tenth_nonzero(nonzero: int, kind: type, stored_sparse: bool) -> None:
-    assert SPARSE_SHARE == 0.10
+def test_sparse_features_up_to_a_share_of_nonzeros(nonzero: int, kind: type, stored_sparse: bool) -> None:
+    assert SPARSE_SHARE == 0.15
     x = np.zeros((10, 10), np.float32)
     x.flat[:nonzero] = 1.0
     graph = replace(random_graph(10, features=10), x=sp.csr_array(x) if stored_sparse else x)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
-from fedgkd.distillation import TASK_FEATURES, DistillationSettings, distil
+from fedgkd.distillation import TASK_FEATURES, DistillationSettings, by_hand, distil, dynamic
 from fedgkd.distillation.synthetic import sample_edges
 from fedgkd.errors import SettingError
 from fedgkd.models import BACKBONES, Network
@@ -53,6 +53,23 @@ def test_it_lowers_the_loss_of_the_clients_model(scale: float | None) -> None:
         losses.append(loss_on(x, y, personal_model(clients)))
     assert (losses[1] < losses[0]).all()
     assert (losses[2] < losses[1]).all()
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize(("gamma", "tau_g"), [(0.75, 1.0), (0.0, 0.3)])
+def test_the_gradient_by_hand_is_that_of_autograd(layers: int, gamma: float, tau_g: float) -> None:
+    network = replace(NETWORK, layers=layers)
+    params = {
+        name: tensor + 0.3 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(7))
+        for name, tensor in network.initial(3, clients=3).items()
+    }
+    draw = torch.Generator().manual_seed(layers)
+    x, y = torch.randn(3, 8, 16, generator=draw), torch.rand(3, 8, 4, generator=draw).softmax(-1)
+    noise = 2 * torch.randn(8, 8, generator=draw)
+    noise = noise + noise.T
+    given = (network, params, x, y, noise, gamma, tau_g)
+    for ours, expected in zip(by_hand.loss_gradient(*given), dynamic.loss_gradient(*given), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_without_steps_it_is_the_common_start() -> None:

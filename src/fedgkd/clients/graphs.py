@@ -19,7 +19,7 @@ from fedgkd.clients.structure import SparseStructure, Structure
 from fedgkd.data.graph import Graph
 
 # Bag-of-words features are a few percent nonzero; above this share a dense product is the faster one.
-SPARSE_SHARE = 0.10
+SPARSE_SHARE = 0.15
 
 
 class Features(ABC):

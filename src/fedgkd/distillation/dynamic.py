@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
+from fedgkd.distillation import by_hand
 from fedgkd.distillation.features import TASK_FEATURES, task_feature
 from fedgkd.distillation.synthetic import (
     SyntheticGraph,
@@ -63,14 +64,24 @@ def distil(clients: ClientBatch, network: Network, params: Tensors, settings: Di
     optimiser = Adam(settings.distill_lr * settings.feature_scale(network), weight_decay=0.0)
     moments = optimiser.start(tensors)
     y = graph.y
+    gradient = by_hand.loss_gradient if by_hand.fits(network) else loss_gradient
     for step in range(steps):
-        x = graph.x.detach().requires_grad_()
-        edges = sample_edges(x, noise[step], settings.gamma, settings.tau_g)
-        log_p = log_softmax(network(params, SmallGraphs(DenseFeatures(x), edges)), dim=-1)
-        (grad,) = torch.autograd.grad(-(y * log_p).sum(-1).mean(-1).sum(), x)
+        log_p, grad = gradient(network, params, graph.x, y, noise[step], settings.gamma, settings.tau_g)
         optimiser.step(tensors, {"x": grad}, moments)
         # The loss falls fastest in y along log p; the projection keeps y a distribution.
-        y = project_to_simplex(y + settings.distill_lr * log_p.detach())
+        y = project_to_simplex(y + settings.distill_lr * log_p)
     with torch.no_grad():
         edges = sample_edges(graph.x, noise[steps], settings.gamma, settings.tau_g)
     return task_feature(settings.task_feature, SyntheticGraph(graph.x, y), edges, network, params)
+
+
+@torch.enable_grad()
+def loss_gradient(
+    network: Network, params: Tensors, x: Tensor, y: Tensor, noise: Tensor, gamma: float, tau_g: float
+) -> tuple[Tensor, Tensor]:
+    """Of the mean cross-entropy over a client's synthetic nodes: log-probabilities, and the gradient in ``x``."""
+    x = x.detach().requires_grad_()
+    edges = sample_edges(x, noise, gamma, tau_g)
+    log_p = log_softmax(network(params, SmallGraphs(DenseFeatures(x), edges)), dim=-1)
+    (grad,) = torch.autograd.grad(-(y * log_p).sum(-1).mean(-1).sum(), x)
+    return log_p.detach(), grad
