@@ -104,13 +104,15 @@ def test_rows_of_unseen_columns_move_by_weight_decay_alone() -> None:
 def test_the_seen_columns_of_each_client_come_first() -> None:
     columns = ClientBatch(range(3), SPARSE, seed=0).graph.columns
     assert columns.seen == 25  # of the second client, which has as many nodes with a column each
-    assert columns.order[0, :12].tolist() == list(range(12))
-    assert columns.order[2, :2].tolist() == [38, 39]
-    weight = torch.arange(3 * FEATURES * 2.0).view(3, FEATURES, 2)
-    copy = torch.zeros_like(weight)
-    columns.scatter(columns.gather(weight), copy)
-    assert torch.equal(copy[1, 5:30], weight[1, 5:30])
-    assert torch.equal(columns.gather(copy), columns.gather(weight))
+    weight = torch.arange(3.0 * FEATURES).view(3, FEATURES, 1)
+    ordered = columns.sorted(weight)
+    assert ordered[0, :12, 0].tolist() == list(range(12))
+    assert ordered[2, :3, 0].tolist() == [2 * FEATURES + k for k in (38, 39, 0)]
+    back = torch.zeros_like(weight)
+    columns.restore(ordered, back)
+    assert torch.equal(back, weight)
+    shared = weight[:1].expand(3, -1, -1)  # as a server that sends everybody the same has it
+    assert torch.equal(columns.sorted(shared), columns.sorted(shared.contiguous()))
 
 
 def test_clients_at_different_steps_train_as_alone() -> None:

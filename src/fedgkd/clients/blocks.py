@@ -66,9 +66,14 @@ class BlockMatrix:
         flat = dense.reshape(self._clients * self._columns, -1)
         return _product(self._forward, flat).view(self._clients, self._rows, -1)
 
-    def multiply_transposed(self, dense: Tensor) -> Tensor:
+    def multiply_transposed(self, dense: Tensor, plus: Tensor | None = None) -> Tensor:
+        """The product with the transpose, and ``plus``."""
         flat = dense.reshape(self._clients * self._rows, -1)
-        return _product(self._backward, flat).view(self._clients, self._columns, -1)
+        if plus is None:
+            product = _product(self._backward, flat)
+        else:
+            product = torch.addmm(plus.flatten(0, 1), self._backward, flat)
+        return product.view(self._clients, self._columns, -1)
 
 
 def _product(sparse: Tensor, dense: Tensor) -> Tensor:

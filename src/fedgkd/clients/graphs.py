@@ -46,8 +46,8 @@ class ConstantFeatures(Features):
         r""":math:`\hat A X W` with the normalised adjacency of the clients' graphs."""
 
     @abstractmethod
-    def convolved_transposed(self, grad: Tensor) -> Tensor:
-        r""":math:`(\hat A X)^\top G`: from the gradient of :meth:`convolved` to that of the weight."""
+    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
+        r""":math:`(\hat A X)^\top G`, from the gradient of :meth:`convolved` to that of the weight, and ``plus``."""
 
 
 class GivenDenseFeatures(ConstantFeatures):
@@ -71,8 +71,9 @@ class GivenDenseFeatures(ConstantFeatures):
     def convolved(self, weight: Tensor) -> Tensor:
         return torch.bmm(self._smoothed, weight)
 
-    def convolved_transposed(self, grad: Tensor) -> Tensor:
-        return torch.bmm(self._smoothed.transpose(1, 2), grad)
+    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
+        transposed = self._smoothed.transpose(1, 2)
+        return torch.bmm(transposed, grad) if plus is None else torch.baddbmm(plus, transposed, grad)
 
 
 class SparseFeatures(ConstantFeatures):
@@ -87,8 +88,8 @@ class SparseFeatures(ConstantFeatures):
     def convolved(self, weight: Tensor) -> Tensor:
         return self._structure.gcn(self.product(weight))
 
-    def convolved_transposed(self, grad: Tensor) -> Tensor:
-        return self._matrix.multiply_transposed(self._structure.normalised.multiply_transposed(grad))
+    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
+        return self._matrix.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
 
 
 class JoinedFeatures(Features):
@@ -249,9 +250,8 @@ class SeenColumns:
     A client that sees a third of all words has a data gradient for a third of its first weight matrix.
 
     Attributes:
-        order: Every client's columns, those with entries first: ``(clients, columns)``.
-        seen: How many of them are counted as seen: the most that any client of the batch has.
-        features: The features without the unseen columns, in that order.
+        seen: How many columns are counted as seen: the most that any client of the batch has.
+        features: The features with every client's seen columns first; gradients are of these columns only.
     """
 
     def __init__(self, graph: GraphBatch) -> None:
@@ -259,20 +259,46 @@ class SeenColumns:
         empty = np.stack([np.bincount(x.indices, minlength=x.shape[1]) == 0 for x in blocks])
         order = np.argsort(empty, axis=1, kind="stable")
         self.seen = int((~empty).sum(axis=1).max())
-        self.order = torch.from_numpy(order).to(graph.device)
-        # Positions of the seen columns among the rows of all clients' weight matrices, one below the other.
-        begin = order.shape[1] * torch.arange(len(order), device=graph.device).unsqueeze(1)
-        self._rows = (begin + self.order[:, : self.seen]).flatten()
+        self._order, self._place = (_stacked(rows).to(graph.device) for rows in (order, np.argsort(order, axis=1)))
         kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.seen], strict=True)]
-        self.features = SparseFeatures(BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device), graph.structure)
+        self.features = SeenFeatures(
+            BlockMatrix(kept, graph.padded_nodes, order.shape[1], graph.device),
+            BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device),
+            graph.structure,
+        )
 
-    def gather(self, weight: Tensor) -> Tensor:
-        """The rows of the seen columns: from ``(clients, columns, k)`` to ``(clients, seen, k)``."""
-        return weight.flatten(0, 1).index_select(0, self._rows).view(len(weight), self.seen, -1)
+    def sorted(self, weight: Tensor) -> Tensor:
+        """A copy of ``(clients, columns, k)`` with the rows of every client's seen columns first."""
+        if weight.stride(0) == 0:  # all have the same, in the same memory
+            rows = weight[0].index_select(0, self._order % weight.shape[1])
+        else:
+            rows = weight.flatten(0, 1).index_select(0, self._order)
+        return rows.view(weight.shape)
 
-    def scatter(self, rows: Tensor, weight: Tensor) -> None:
-        """Put ``(clients, seen, k)`` back in place."""
-        weight.flatten(0, 1).index_copy_(0, self._rows, rows.flatten(0, 1))
+    def restore(self, weight: Tensor, out: Tensor) -> None:
+        """Write what :meth:`sorted` gave in the common order."""
+        torch.index_select(weight.flatten(0, 1), 0, self._place, out=out.view(-1, out.shape[2]))
+
+
+class SeenFeatures(ConstantFeatures):
+    """Sparse features for weights whose first rows are those of the seen columns."""
+
+    def __init__(self, all_columns: BlockMatrix, seen: BlockMatrix, structure: SparseStructure) -> None:
+        self._matrix, self._seen, self._structure = all_columns, seen, structure
+
+    def product(self, weight: Tensor) -> Tensor:
+        return self._matrix @ weight
+
+    def convolved(self, weight: Tensor) -> Tensor:
+        return self._structure.gcn(self.product(weight))
+
+    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
+        return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
+
+
+def _stacked(rows: NDArray[np.int64]) -> Tensor:
+    """Row numbers within every client's matrix as row numbers in all matrices, one below the other."""
+    return torch.from_numpy((rows + rows.shape[1] * np.arange(len(rows))[:, None]).ravel())
 
 
 class TrainingNodes:

@@ -252,7 +252,9 @@ class Run:
             # The next round starts from the server's weights, and the best models are kept elsewhere.
             again = {MODEL + name for name in self.algorithm.shared}
             state = {name: tensor for name, tensor in state.items() if name not in again}
-        return _prefixed("client.", state) | _prefixed("server.", self.models) | _prefixed("memory.", self.memory)
+        # Rows that share their memory are stored once.
+        server = {name: tensor if tensor.stride(0) else tensor[:1] for name, tensor in self.models.items()}
+        return _prefixed("client.", state) | _prefixed("server.", server) | _prefixed("memory.", self.memory)
 
     def _state_facts(self) -> Record:
         return {
@@ -288,7 +290,9 @@ class Run:
         self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
         self._kept_serial, self.totals = facts["kept_serial"], facts["totals"]
         self.scores = Scoreboard.from_plain(facts["scores"])
-        self.models = {name: tensor.to(self.device) for name, tensor in part(stored.tensors, "server.").items()}
+        clients = self.federation.num_clients
+        server = {name: tensor.to(self.device) for name, tensor in part(stored.tensors, "server.").items()}
+        self.models = {name: tensor.expand(clients, *tensor.shape[1:]) for name, tensor in server.items()}
         state = {MODEL + name: tensor for name, tensor in self.models.items()} | part(stored.tensors, "client.")
         self.engine.restore(lambda batch: batch.state, state)
         self.engine.join_state()

@@ -41,11 +41,14 @@ class GCNStep:
         """Output of the first convolution before its ReLU, at all nodes: ``(clients, nodes, hidden)``."""
         return self._features.convolved(params[FIRST]).add_(params["convs.0.bias"])
 
-    def __call__(self, params: Tensors, dropout: Dropout, first: Tensor) -> tuple[Tensor, Tensors]:
+    def __call__(
+        self, params: Tensors, dropout: Dropout, first: Tensor, plus: Tensor | None = None
+    ) -> tuple[Tensor, Tensors]:
         """The cross-entropy of each client, and its gradients.
 
         Args:
             first: What :meth:`first` gives for these parameters; it is overwritten.
+            plus: What to add to the gradient of the first weights.
         """
         after_dropout = [layer + "weight" for layer, _, _ in self._convolutions] + [READOUT + "weight"]
         scaled = {name: params[name] * dropout.scale for name in after_dropout}
@@ -66,7 +69,7 @@ class GCNStep:
             d = messages.multiply_transposed(_back(layer, x, d, scaled, grads))
         d = _where_positive(outputs.pop(), d)
         grads["convs.0.bias"] = d.sum(1, keepdim=True)
-        grads[FIRST] = self._features.convolved_transposed(d)
+        grads[FIRST] = self._features.convolved_transposed(d, plus)
         for name in scaled:
             grads[name].mul_(dropout.scale)
         return losses, grads

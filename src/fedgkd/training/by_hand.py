@@ -5,7 +5,7 @@ It gives what the general loop of :mod:`fedgkd.training.local` gives, and is sev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -30,91 +30,101 @@ def train_by_hand(
 ) -> tuple[Tensor, Tensors]:
     r"""Train ``params`` in place, starting from ``received``.
 
-    With sparse features the epochs work on those rows of the first weight matrix whose columns a client has, gathered
-    side by side, and the moments of that matrix have these rows first, in the order of
-    :class:`~fedgkd.clients.graphs.SeenColumns`. The other rows have no data gradient, but weight decay and the proximal
-    term move them. For that they need nothing but themselves, so all epochs' steps are made at once, client by client,
-    while the rows are in the processor's cache.
+    With sparse features, only those rows of the first weight matrix have a data gradient whose columns a client has.
+    They are sorted to the front, and the epochs work on them; the moments of that matrix are always in that order. The
+    other rows are moved by weight decay and the proximal term, for which they need nothing but themselves: all epochs'
+    steps are made at once, client by client, while the rows are in the processor's cache.
+
+    The gradient :math:`2 \lambda (W - \bar W)` of the proximal term is a stronger weight decay and a constant.
 
     Args:
-        pull: :math:`\lambda` of the proximal term, for the parameters that have one.
+        pull: :math:`\lambda` for the parameters that have a proximal term.
 
     Returns:
         The cross-entropy per client in the last epoch, before its step, and the scores of the weights received.
     """
-    graph, state = clients.graph, clients.state
-    optimiser = Adam(settings.lr, settings.weight_decay)
+    graph, state, epochs = clients.graph, clients.state, settings.local_epochs
     with clients.timed("training"):
         columns = graph.columns if graph.sparse else None
-        trained, anchors = _start(params, received, columns, pull)
+        trained = _start(params, received, columns)
+        optimisers = {name: Adam(settings.lr, settings.weight_decay + 2 * pull.get(name, 0.0)) for name in trained}
+        groups = [
+            _Group(optimiser, [name for name in trained if optimisers[name] == optimiser], trained, state, columns)
+            for optimiser in dict.fromkeys(optimisers.values())
+        ]
+        constants = {name: trained[name] * (-2 * strength) for name, strength in pull.items() if name != FIRST}
+        first_constant = _seen(trained[FIRST], columns) * (-2 * pull[FIRST]) if FIRST in pull else None
         dropout = Dropout(clients, settings.dropout)
         step = GCNStep(network, graph, graph.features if columns is None else columns.features)
         first = step.first(trained)
     scores = evaluate(clients, network, trained, first)
     with clients.timed("training"):
-        pieces = list(_pieces(trained, state, columns))
-        weights = [trained[name][rows] for name, rows, _ in pieces]
-        moments = Moments(
-            [state[f"adam.first.{name}"][rows][:, part] for name, rows, part in pieces],
-            [state[f"adam.second.{name}"][rows][:, part] for name, rows, part in pieces],
-            [state["adam.steps"][rows].amax().clone() for _, rows, _ in pieces],
-        )
-        for epoch in range(settings.local_epochs):
-            losses, grads = step(trained, dropout, step.first(trained) if epoch else first)
-            for name, strength in pull.items():
-                grads[name].add_(trained[name] - anchors[name], alpha=2 * strength)
-            optimiser.update(weights, [grads[name][rows] for name, rows, _ in pieces], moments)
+        for epoch in range(epochs):
+            losses, grads = step(trained, dropout, step.first(trained) if epoch else first, first_constant)
+            for name, constant in constants.items():
+                grads[name] += constant
+            for group in groups:
+                group.step(grads)
         if columns is not None:
-            columns.scatter(trained[FIRST], params[FIRST])
-            strength = pull.get(FIRST, 0.0)
-            _step_unseen(received[FIRST], params[FIRST], columns, state, optimiser, settings.local_epochs, strength)
-        state["adam.steps"] += settings.local_epochs
+            _step_unseen(trained[FIRST], state, columns, optimisers[FIRST], epochs, pull.get(FIRST, 0.0))
+            columns.restore(trained[FIRST], params[FIRST])
+        state["adam.steps"] += epochs
     return losses, scores
 
 
-def _start(
-    params: Tensors, received: Tensors, columns: SeenColumns | None, pull: Mapping[str, float]
-) -> tuple[Tensors, Tensors]:
-    """What is trained, and what the proximal term pulls it to."""
+def _start(params: Tensors, received: Tensors, columns: SeenColumns | None) -> Tensors:
+    """The weights to train, in the place of ``params`` but for those that are sorted."""
+    trained = params if columns is None else params | {FIRST: columns.sorted(received[FIRST])}
     for name, tensor in params.items():
-        if columns is None or name != FIRST:
+        if trained[name] is tensor:
             tensor.copy_(received[name])
-    if columns is None:
-        return params, received
-    rows = columns.gather(received[FIRST])
-    return params | {FIRST: rows}, received | ({FIRST: rows.clone()} if FIRST in pull else {})
+    return trained
 
 
-def _pieces(trained: Tensors, state: Tensors, columns: SeenColumns | None) -> Iterator[tuple[str, slice, slice]]:
-    """Name, clients and rows of what Adam steps one by one, each contiguous in memory."""
-    together = rows_in_step(state["adam.steps"])
-    for name in trained:
-        if name == FIRST and columns is not None:
-            for client in range(len(columns.order)):
-                yield name, slice(client, client + 1), slice(columns.seen)
-        else:
-            for rows in together:
-                yield name, rows, slice(None)
+def _seen(weight: Tensor, columns: SeenColumns | None) -> Tensor:
+    return weight if columns is None else weight[:, : columns.seen]
+
+
+class _Group:
+    """The parameters with the same weight decay, cut into pieces that are contiguous in memory, as Adam wants them."""
+
+    def __init__(
+        self,
+        optimiser: Adam,
+        names: Sequence[str],
+        trained: Tensors,
+        state: Tensors,
+        columns: SeenColumns | None,
+    ) -> None:
+        self._optimiser = optimiser
+        together, each = rows_in_step(state["adam.steps"]), [slice(k, k + 1) for k in range(len(state["adam.steps"]))]
+        self._pieces = [(name, rows) for name in names for rows in (each if columns and name == FIRST else together)]
+
+        def cut(tensor: Tensor, name: str, rows: slice) -> Tensor:
+            return _seen(tensor[rows], columns) if name == FIRST else tensor[rows]
+
+        self._weights = [cut(trained[name], name, rows) for name, rows in self._pieces]
+        self._moments = Moments(
+            [cut(state[f"adam.first.{name}"], name, rows) for name, rows in self._pieces],
+            [cut(state[f"adam.second.{name}"], name, rows) for name, rows in self._pieces],
+            [state["adam.steps"][rows].amax().clone() for _, rows in self._pieces],
+        )
+
+    def step(self, grads: Tensors) -> None:
+        self._optimiser.update(self._weights, [grads[name][rows] for name, rows in self._pieces], self._moments)
 
 
 def _step_unseen(
-    received: Tensor,
-    params: Tensor,
-    columns: SeenColumns,
-    state: Tensors,
-    optimiser: Adam,
-    epochs: int,
-    strength: float,
+    weights: Tensor, state: Tensors, columns: SeenColumns, optimiser: Adam, epochs: int, strength: float
 ) -> None:
     """All epochs' steps of the rows whose columns a client has not."""
-    first, second = state[f"adam.first.{FIRST}"], state[f"adam.second.{FIRST}"]
-    for client, unseen in enumerate(columns.order[:, columns.seen :]):
-        start = received[client].index_select(0, unseen)
-        weights, gradient = start.clone(), torch.zeros_like(start)
-        rows = slice(columns.seen, None)
-        moments = Moments([first[client, rows]], [second[client, rows]], [state["adam.steps"][client].clone()])
+    unseen = slice(columns.seen, None)
+    for client, rows in enumerate(weights[:, unseen]):
+        constant = rows * (-2 * strength)
+        moments = Moments(
+            [state[f"adam.first.{FIRST}"][client, unseen]],
+            [state[f"adam.second.{FIRST}"][client, unseen]],
+            [state["adam.steps"][client].clone()],
+        )
         for _ in range(epochs):
-            if strength:
-                torch.sub(weights, start, out=gradient).mul_(2 * strength)
-            optimiser.update([weights], [gradient], moments)
-        params[client].index_copy_(0, unseen, weights)
+            optimiser.update([rows], [constant], moments)
