@@ -17,6 +17,7 @@ LAYERS = (
     {"__init__", "__main__"},
     {"cli"},
     {"reporting"},
+    {"federation"},
     {"experiments"},
     {"engines"},
     {"algorithms"},

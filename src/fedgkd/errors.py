@@ -4,7 +4,8 @@
     ├── DataError        a file, a graph or a federation of graphs is not usable
     │   └── FetchError   a file could not be had from any source
     ├── SettingError     a setting is unknown or its value out of range
-    └── RunError         a run directory, checkpoint or model file is not usable
+    ├── RunError         a run directory, checkpoint or model file is not usable
+    └── FederationError  a kit, a certificate or a connection of a real federation is not usable
 
 The command line prints the message and exits with code 2; anything else is a bug and keeps its traceback.
 """
@@ -28,3 +29,7 @@ class SettingError(FedGKDError):
 
 class RunError(FedGKDError):
     """A run directory, checkpoint or model file is not usable."""
+
+
+class FederationError(FedGKDError):
+    """A kit, a certificate or a connection of a real federation is not usable."""

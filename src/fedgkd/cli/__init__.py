@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fedgkd._version import __version__
-from fedgkd.cli import data
+from fedgkd.cli import data, federation
 from fedgkd.cli.console import ErrorsInOneSentence
 from fedgkd.cli.experiments import ablate, compare, tune
 from fedgkd.cli.options import Command
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app)
+app.add_typer(federation.app)
 for verb in (run, resume, predict, compare, tune, ablate, report, partition):
     app.command(cls=Command)(verb)
 

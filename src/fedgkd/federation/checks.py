@@ -1,0 +1,107 @@
+"""What the coordinator takes from a site: exactly the tensors that the algorithm uploads, finite and of sane size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgkd.algorithms import REPORT, Algorithm
+from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.data.graph import Graph
+from fedgkd.federation.wire import Message
+
+METRICS = tuple(name for name in REPORT if name != "nodes")
+"""What a site may keep to itself; the numbers of nodes weigh the models of some algorithms."""
+
+
+class Refused(Exception):
+    """Why an upload is not taken, as the end of a sentence that starts with the site's name."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a site's upload must look like.
+
+    Args:
+        forms: Shape and type of every tensor.
+        mixed: Names of those that flow into other sites' models, now or by the relation.
+        largest_norm: How large they may be.
+    """
+
+    forms: Mapping[str, tuple[tuple[int, ...], torch.dtype]]
+    mixed: tuple[str, ...]
+    largest_norm: float
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, largest_norm: float) -> Expected:
+        upload = rehearse(algorithm)
+        forms = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in upload.items()}
+        return cls(forms, (*algorithm.shared, *algorithm.extra_uploads), largest_norm)
+
+    def check(self, message: Message, asked: Mapping[str, Any]) -> Tensors:
+        """The tensors of an answer to what was ``asked`` (run and round), if they may be used.
+
+        Raises:
+            Refused: In words.
+        """
+        facts, tensors = message.facts, message.tensors
+        if facts.get("run") != asked["run"]:
+            raise Refused("answered for another run")
+        if facts.get("round") != asked["round"]:
+            raise Refused(f"answered for round {facts.get('round')!r} instead of round {asked['round']}")
+        self._check_forms(tensors)
+        if facts.get("diverged"):
+            raise Refused("reports that its training diverged")
+        self._check_values(tensors, hidden=facts.get("shared") is False)
+        return tensors
+
+    def _check_forms(self, tensors: Tensors) -> None:
+        odd = sorted(self.forms.keys() ^ tensors.keys())
+        if odd:
+            how = "sent a tensor that nobody asked for" if odd[0] in tensors else "left out the tensor"
+            raise Refused(f"{how}: '{odd[0]}'")
+        for name, (shape, dtype) in self.forms.items():
+            if tuple(tensors[name].shape) != shape:
+                raise Refused(f"sent '{name}' of shape {tuple(tensors[name].shape)} instead of {shape}")
+            if tensors[name].dtype != dtype:
+                raise Refused(f"sent '{name}' as {tensors[name].dtype} instead of {dtype}")
+
+    def _check_values(self, tensors: Tensors, hidden: bool) -> None:
+        if not hidden and not tensors["loss"].isfinite().all():
+            raise Refused("reports a loss that is not finite")
+        if not (tensors["nodes"].isfinite().all() and (tensors["nodes"] >= 0).all()):
+            raise Refused("reports impossible numbers of nodes")
+        norm = 0.0
+        for name in self.mixed:
+            size = float(tensors[name].double().norm())
+            if not math.isfinite(size):
+                raise Refused(f"sent '{name}' with values that are not finite")
+            norm = math.hypot(norm, size)
+        if norm > self.largest_norm:
+            raise Refused(f"sent tensors of norm {norm:.3g}, more than the {self.largest_norm:g} that are allowed")
+
+
+def rehearse(algorithm: Algorithm) -> Tensors:
+    """What a client uploads in a round, from a made-up graph of two nodes per class: only its form means anything."""
+    classes, features = algorithm.network.num_classes, algorithm.network.num_features
+    nodes = 2 * classes
+    y = np.arange(nodes) % classes
+    ring = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
+    all_nodes, none = np.ones(nodes, np.bool_), np.zeros(nodes, np.bool_)
+    x = np.eye(nodes, features, dtype=np.float32)
+    graph = Graph(x, np.hstack([ring, ring[::-1]]), y, classes, all_nodes, none, none, name="rehearsal")
+    clients = ClientBatch([0], [graph], algorithm.seed)
+    algorithm.start(clients)
+    clients.round = 1
+    start = algorithm.model.initial(algorithm.seed, 1)
+    return algorithm.client_step(clients, {name: start[name] for name in algorithm.shared})
+
+
+def without_metrics(upload: Tensors) -> Tensors:
+    """The upload of a site that keeps its metrics to itself: nothing known in their place."""
+    return {name: torch.full_like(tensor, torch.nan) if name in METRICS else tensor for name, tensor in upload.items()}

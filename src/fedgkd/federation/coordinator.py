@@ -1,0 +1,372 @@
+"""The coordinator's rounds: send every site its model, wait until the deadline, check, relate, mix, store.
+
+It knows the sites by name and speaks to them through an :class:`Exchange`; of the network it knows nothing. After every
+round its whole state is on disk, so that a killed coordinator loses at most the round that was under way.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedgkd.atomic import atomic_write_text
+from fedgkd.clients import Tensors
+from fedgkd.collaboration import Mixing
+from fedgkd.engines.in_process import bytes_per_client, gather, take
+from fedgkd.errors import FederationError
+from fedgkd.experiments.config import Config
+from fedgkd.experiments.directory import RunDirectory
+from fedgkd.experiments.plain import plain
+from fedgkd.experiments.records import Record, figures, relation_matrices, scores_record, versions
+from fedgkd.experiments.scores import Best, Scoreboard
+from fedgkd.experiments.serving import serve
+from fedgkd.federation.attendance import Attendance
+from fedgkd.federation.checks import Expected, Refused
+from fedgkd.federation.names import STATUS
+from fedgkd.federation.plan import Plan
+from fedgkd.federation.wire import Message
+from fedgkd.models.network import part
+from fedgkd.training.evaluation import TEST, VAL
+
+ROUND, FINISH = "round", "finish"
+_FAREWELL = 60.0
+"""Seconds that the sites have to write down their models in the end."""
+_PAUSE = 1.0
+
+
+class Exchange(Protocol):
+    """How the coordinator reaches the sites."""
+
+    def reachable(self) -> Sequence[str]:
+        """The sites that take part in this segment."""
+
+    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+        """The answers that come within so many seconds, by site."""
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, unless the segment is to end: then False at once."""
+
+
+class Coordinator:
+    """A federation's server.
+
+    Args:
+        plan: What the parties agreed on.
+        folder: Where the run is kept: records, relations, checkpoint, status. A run that is there goes on.
+        say: Gets a sentence for everything worth telling.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
+        self.plan = plan
+        self.say = say
+        self.directory = RunDirectory(folder)
+        self.attendance = Attendance(plan.sites)
+        self.algorithm = plan.algorithm()
+        self.expected = Expected.of(self.algorithm, plan.rules.largest_norm)
+        sites = len(plan.sites)
+        start = self.algorithm.model.initial(plan.config.run.seed, 1)
+        self.models: Tensors = {
+            name: start[name].expand(sites, *start[name].shape[1:]) for name in self.algorithm.shared
+        }
+        self.memory: Tensors = {}
+        self.run = secrets.token_hex(8)
+        self.round = 0
+        self.scores = Scoreboard.empty(sites)
+        self.best, self.best_received = Best(), Best()
+        self.totals: dict[str, float] = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
+        self.bytes = {site: {"up": 0, "down": 0} for site in plan.sites}
+        self.answered: dict[str, int] = {}
+        self.remarks: dict[str, str] = {}
+        self.informed: set[str] = set()
+        self._take_up()
+        self.report_status()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all rounds are done, or there has been no better one for too long."""
+        if self.directory.result_file.exists():
+            return True
+        settings = self.plan.config.run
+        stale = settings.patience and self.best.round and self.round - self.best.round >= settings.patience
+        return self.round >= settings.rounds or bool(stale)
+
+    def run_segment(self, exchange: Exchange) -> None:
+        """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so."""
+        for _ in range(self.plan.rules.segment):
+            if self.is_over or not exchange.pause(0):
+                break
+            asked = self._gather(exchange)
+            if not asked:
+                break
+            self._one_round(exchange, asked)
+            self.report_status()
+        if self.is_over:
+            self._finish(exchange)
+        self.report_status()
+
+    # --- a round -----------------------------------------------------------------------------------------------
+
+    def _gather(self, exchange: Exchange) -> list[str]:
+        """The sites to ask, as soon as there are enough; none if that does not happen before the deadline."""
+        until = time.monotonic() + self.plan.rules.deadline
+        told = False
+        while len(asked := self.attendance.expected(exchange.reachable())) < self.plan.rules.min_sites:
+            if not told:
+                self.say(f"waiting for sites: {len(asked)} of at least {self.plan.rules.min_sites} are here")
+                told = True
+            if time.monotonic() > until or not exchange.pause(_PAUSE):
+                return []
+        return asked
+
+    def _one_round(self, exchange: Exchange, asked: Sequence[str]) -> None:
+        began = time.perf_counter()
+        round_, cohort = self.round + 1, [self.plan.sites.index(site) for site in asked]
+        downloads = take(self.models, cohort)
+        facts = self._facts(ROUND, round_)
+        messages = {
+            site: Message(facts, {name: tensor[k : k + 1] for name, tensor in downloads.items()}).to_bytes()
+            for k, site in enumerate(asked)
+        }
+        answers = exchange.ask(messages, self.plan.rules.deadline)
+        usable, slowest = self._usable(answers, facts)
+        for site in self.attendance.end_round(asked, answers):
+            self.say(f"{site} has missed two rounds; it is skipped until it is back")
+        self._note_late(round_, asked, answers)
+        if len(usable) < self.plan.rules.min_sites:
+            self.say(
+                f"round {round_} is repeated: {len(usable)} of {len(asked)} sites gave a usable answer, "
+                f"at least {self.plan.rules.min_sites} are needed"
+            )
+            return
+        self.round = round_
+        served = time.perf_counter()
+        present = [self.plan.sites.index(site) for site in usable]
+        uploads = gather(list(usable.values()), range(len(usable)))
+        self._count(asked, answers, bytes_per_client(downloads), bytes_per_client(uploads))
+        self._score(uploads, present, cohort)
+        mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
+        self.memory = mixing.memory
+        now = time.perf_counter()
+        seconds = {"sites": slowest, "server": now - served, "total": now - began}
+        self.totals["seconds"] += seconds["total"]
+        self._store(self._record(cohort, present, downloads, uploads, mixing) | {"seconds": seconds}, mixing, present)
+        self._tell(round_, usable, asked, seconds["total"])
+
+    def _facts(self, kind: str, round_: int) -> dict[str, Any]:
+        best = self.best.round
+        return {"kind": kind, "run": self.run, "round": round_, "best_round": best, "terms": self.plan.terms()}
+
+    def _usable(self, answers: Mapping[str, bytes], facts: Mapping[str, Any]) -> tuple[dict[str, Tensors], float]:
+        """The uploads that pass the checks, in the sites' order, and the longest training among them."""
+        usable: dict[str, Tensors] = {}
+        slowest = 0.0
+        for site in self.plan.sites:
+            if site not in answers:
+                continue
+            try:
+                message = Message.from_bytes(answers[site])
+                usable[site] = self.expected.check(message, facts)
+                slowest = max(slowest, _seconds(message.facts))
+            except (Refused, ValueError) as reason:
+                self.remarks[site] = f"refused: {reason}"
+                self.say(f"round {facts['round']}: {site} is kept out of the mixture: it {reason}")
+            else:
+                self.remarks[site] = ""
+                self.answered[site] = facts["round"]
+        return usable, slowest
+
+    def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes]) -> None:
+        for site in asked:
+            if site not in answers:
+                self.remarks[site] = "late"
+                self.say(f"round {round_}: {site} did not answer within {self.plan.rules.deadline:g} s")
+
+    def _count(self, asked: Sequence[str], answers: Mapping[str, bytes], down: int, up: int) -> None:
+        """What the algorithm moved, counted as in a simulation."""
+        for site in asked:
+            self.bytes[site]["down"] += down
+            self.bytes[site]["up"] += up * (site in answers)
+        self.totals["bytes_down"] += down * len(asked)
+        self.totals["bytes_up"] += up * len(answers)
+
+    def _score(self, uploads: Tensors, present: Sequence[int], cohort: Sequence[int]) -> None:
+        """Take in the reports; a round is the best by the mean over the sites that share their metrics."""
+        self.scores.update(uploads, present, self.plan.config.run.select)
+        if np.isfinite(self.scores.nodes[list(cohort)]).all():
+            self.best.offer(self.round, self.scores.mean("selected", VAL), figures(self.scores, "selected"))
+            self.best_received.offer(self.round, self.scores.mean("received", VAL), figures(self.scores, "received"))
+
+    def _record(
+        self, cohort: Sequence[int], present: Sequence[int], downloads: Tensors, uploads: Tensors, mixing: Mixing
+    ) -> Record:
+        return {
+            "round": self.round,
+            "present": list(cohort),
+            "left_out": sorted(set(cohort) - set(present)),
+            **scores_record(self.scores),
+            "best_round": self.best.round,
+            "bytes_up": bytes_per_client(uploads),
+            "bytes_down": bytes_per_client(downloads),
+            "relation_quality": None,
+            **mixing.facts,
+        }
+
+    def _tell(self, round_: int, usable: Mapping[str, Any], asked: Sequence[str], seconds: float) -> None:
+        accuracy = self.scores.mean("selected", VAL)
+        shared = "" if math.isnan(accuracy) else f", mean validation accuracy {accuracy:.1%}"
+        rounds = self.plan.config.run.rounds
+        self.say(f"round {round_}/{rounds}: {len(usable)} of {len(asked)} sites in {seconds:.1f} s{shared}")
+
+    # --- storage -----------------------------------------------------------------------------------------------
+
+    def _store(self, record: Record, mixing: Mixing, present: Sequence[int]) -> None:
+        self.directory.append_round(plain(record), relation_matrices(mixing, present, len(self.plan.sites)))
+        tensors = {f"server.{name}": tensor for name, tensor in self.models.items()}
+        tensors |= {f"memory.{name}": tensor for name, tensor in self.memory.items()}
+        self.directory.state.write(self.round, tensors, plain(self._state()))
+
+    def _state(self) -> Record:
+        return {
+            "run": self.run,
+            "terms": self.plan.terms(),
+            "best": asdict(self.best),
+            "best_received": asdict(self.best_received),
+            "scores": asdict(self.scores),
+            "totals": self.totals,
+            "bytes": self.bytes,
+            "answered": self.answered,
+        }
+
+    def _take_up(self) -> None:
+        """Go on where the folder's last whole checkpoint is, or start a run there.
+
+        Raises:
+            FederationError: If the folder holds a run of another plan.
+        """
+        if not self.directory.config_file.exists():
+            self.directory.create(self._config())
+            return
+        if self.directory.result_file.exists():
+            result = self.directory.read_result()
+            self.run, self.round, self.best.round = result["run"], result["rounds"], result["best_round"]
+            return
+        problems: list[str] = []
+        stored = next(iter(self.directory.state.newest_first(problems)), None)
+        for problem in problems:
+            self.say(f"{problem}; an older one is used if there is one")
+        if stored is not None:
+            facts = stored.facts
+            _check_same(facts["terms"], plain(self.plan.terms()), self.directory.path)
+            self.run, self.round = facts["run"], stored.serial
+            self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
+            self.scores = Scoreboard.from_plain(facts["scores"])
+            self.totals, self.bytes, self.answered = facts["totals"], facts["bytes"], facts["answered"]
+            self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
+        self.directory.rewind(self.round, len(self.plan.sites))
+
+    def _config(self) -> Config:
+        """For the record: the federation takes the place of dataset and partition."""
+        config = self.plan.config
+        run = replace(config.run, dataset=self.plan.rules.name, clients=len(self.plan.sites))
+        return replace(config, run=run)
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def _finish(self, exchange: Exchange) -> None:
+        """Let every site that is there write down its model, and write the result."""
+        if not self.best.round:
+            # Nobody has, or shares, validation nodes: the last round is all there is.
+            self.best.round, self.best.figures = self.round, figures(self.scores, "selected")
+        facts = self._facts(FINISH, self.round + 1)
+        message = Message(facts, {}).to_bytes()
+        answers = exchange.ask(dict.fromkeys(exchange.reachable(), message), _FAREWELL)
+        self.informed |= answers.keys()
+        for site in sorted(set(self.plan.sites) - self.informed):
+            self.say(
+                f"{site} is not here at the end; it keeps its best model so far, and can be told with another start"
+            )
+        if not self.directory.result_file.exists():
+            self.directory.finish(plain(self._result()), len(self.plan.sites))
+            self.say(f"finished after {self.round} rounds; the best was round {self.best.round}")
+
+    def _result(self) -> Record:
+        plan, scores, settings = self.plan, self.scores, self.plan.config.run
+        sizes = {name: math.prod(parameter.shape) for name, parameter in self.algorithm.model.parameters.items()}
+        return {
+            "run": self.run,
+            "algorithm": settings.algorithm,
+            "dataset": plan.rules.name,
+            "clients": len(plan.sites),
+            "setting": "federation",
+            "seed": settings.seed,
+            "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[settings.select],
+            "rounds": self.round,
+            "best_round": self.best.round,
+            **self.best.figures,
+            "test_accuracy_received": self.best_received.figures.get("test_accuracy"),
+            "best_round_received": self.best_received.round,
+            "test_accuracy_last": scores.mean("selected", TEST),
+            "clients_without_val_nodes": scores.clients_without(VAL),
+            "clients_without_test_nodes": scores.clients_without(TEST),
+            "client_names": list(plan.sites),
+            "parameters": sum(sizes.values()),
+            "parameters_shared": sum(sizes[name] for name in self.algorithm.shared),
+            "local_epochs": plan.config.method.local_epochs,
+            "epochs_before_round_1": self.algorithm.start_epochs,
+            **self.totals,
+            "partition_hash": None,
+            "versions": versions(),
+        }
+
+    # --- status ------------------------------------------------------------------------------------------------
+
+    def report_status(self) -> None:
+        """Write down where the run is, for 'fedgkd federation status'."""
+        finished = self.directory.result_file.exists()
+        status = {
+            "name": self.plan.rules.name,
+            "run": self.run,
+            "algorithm": self.plan.config.run.algorithm,
+            "finished": finished,
+            "round": self.round,
+            "rounds": self.plan.config.run.rounds,
+            "best_round": self.best.round,
+            "informed": sorted(self.informed),
+            "sites": [self._site_status(number, site) for number, site in enumerate(self.plan.sites)],
+        }
+        atomic_write_text(
+            self.directory.path / STATUS, json.dumps(plain(status), allow_nan=False) + "\n", FederationError
+        )
+
+    def _site_status(self, number: int, site: str) -> Record:
+        return {
+            "site": site,
+            "round": self.answered.get(site, 0),
+            "accuracy": self.scores.accuracy["selected"][number, VAL],
+            "seen": self.attendance.seen.get(site),
+            "bytes_up": self.bytes[site]["up"],
+            "bytes_down": self.bytes[site]["down"],
+            "remark": "dark" if self.attendance.is_dark(site) else self.remarks.get(site, ""),
+        }
+
+
+def _seconds(facts: Mapping[str, Any]) -> float:
+    seconds = facts.get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) and math.isfinite(seconds) else 0.0
+
+
+def _check_same(then: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    changed = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    if changed:
+        raise FederationError(
+            f"the federation file has changed since {folder} was begun ({', '.join(changed)}); "
+            "change it back, or move that folder away to start anew"
+        )

@@ -1,0 +1,327 @@
+"""Kits: what every party needs to take part, made once by whoever sets the federation up.
+
+DIR/federation.toml   what all parties agree on; a copy is in every kit
+DIR/coordinator/      for 'fedgkd federation serve'
+DIR/<site>/           for 'fedgkd federation join', one for each site
+DIR/admin/            for 'fedgkd federation start', 'status' and 'stop'
+DIR/authority/        the key that signs all certificates: to be kept offline, needed to renew them
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fedgkd.atomic import atomic_folder, atomic_write_text
+from fedgkd.errors import FederationError
+from fedgkd.federation.names import ARRIVALS, CONTROLLER, EXECUTOR, GUEST_LIST, LOGGER
+from fedgkd.federation.plan import Plan, read_plan
+
+COORDINATOR, ADMIN, AUTHORITY = "coordinator", "admin", "authority"
+_STARTUP = {"fed_server.json": COORDINATOR, "fed_client.json": "site", "fed_admin.json": ADMIN}
+
+_NOTHING = dict.fromkeys(("clone_job", "download_job", "shell_commands", "byoc"), "none")
+_AT_SITES = {"submit_job": "any", "manage_job": "any", "view": "any", "operate": "none", **_NOTHING}
+_AT_COORDINATOR = _AT_SITES | {"shell_commands": "any", "operate": "any"}
+"""Of the admin. At the coordinator, "shell" is reading a file of its kit; the status is read so. Nobody brings code."""
+
+_AUTHORITY_DAYS = 3650
+"""The parties' certificates last 360 days and are renewed; the authority's own must outlive them."""
+
+_SECONDS_UNTIL_GONE = 30
+"""Without a heartbeat for that long, the coordinator takes a site for gone."""
+
+
+def require_flare() -> None:
+    """Raise if the extra is not installed."""
+    try:
+        import nvflare  # noqa: F401
+    except ImportError as error:
+        raise FederationError("a real federation needs NVIDIA FLARE: pip install 'fedgkd[federation]'") from error
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A party's kit."""
+
+    path: Path
+    plan: Plan
+    role: str
+
+    @classmethod
+    def open(cls, path: Path, *roles: str) -> Kit:
+        """A kit of one of these roles.
+
+        Raises:
+            FederationError: If it is not one, in one sentence.
+        """
+        require_flare()
+        path = path.resolve()
+        if not path.is_dir():
+            raise FederationError(f"{path} is not a folder; --kit takes one that 'fedgkd federation init' made")
+        plan = read_plan(path)
+        role = next((role for file, role in _STARTUP.items() if (path / "startup" / file).exists()), None)
+        if role is None:
+            raise FederationError(f"{path} is not a kit: its folder startup is missing or empty")
+        if role not in roles:
+            raise FederationError(f"{path} is the kit of {_a(role)}; this command takes that of {_a(roles[0])}")
+        return cls(path, plan, role)
+
+    @property
+    def startup(self) -> Path:
+        return self.path / "startup"
+
+    @property
+    def root_certificate(self) -> Path:
+        return self.startup / "rootCA.pem"
+
+    @property
+    def certificate(self) -> Path:
+        return self.startup / ("server.crt" if self.role == COORDINATOR else "client.crt")
+
+    @property
+    def key(self) -> Path:
+        return self.certificate.with_suffix(".key")
+
+    @property
+    def name(self) -> str:
+        """Who the certificate says this party is."""
+        from cryptography.x509.oid import NameOID
+
+        return str(self.load(self.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+    def load(self, path: Path) -> Any:
+        """A certificate of the kit."""
+        from cryptography import x509
+
+        try:
+            return x509.load_pem_x509_certificate(path.read_bytes())
+        except OSError as error:
+            raise FederationError(f"cannot read {path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise FederationError(f"{path} is not a certificate, or is damaged") from error
+
+    def check_certificate(self, now: datetime | None = None) -> datetime:
+        """Raise if this party could not prove who it is; returns until when it can."""
+        now = now or datetime.now(UTC)
+        for path in (self.root_certificate, self.certificate):
+            certificate = self.load(path)
+            if now < certificate.not_valid_before_utc:
+                raise FederationError(
+                    f"{path} is valid from {_day(certificate.not_valid_before_utc)} on, but this machine's clock says "
+                    f"{_day(now)}; set the clock right"
+                )
+            if now > certificate.not_valid_after_utc:
+                raise FederationError(
+                    f"{path} expired on {_day(certificate.not_valid_after_utc)}; ask for a new kit "
+                    "('fedgkd federation renew' makes one), or set the clock right"
+                )
+        self._check_signature()
+        self._check_key()
+        end: datetime = self.load(self.certificate).not_valid_after_utc
+        return end
+
+    def _check_signature(self) -> None:
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self.load(self.certificate).verify_directly_issued_by(self.load(self.root_certificate))
+        except (InvalidSignature, ValueError, TypeError) as error:
+            raise FederationError(
+                f"{self.certificate} was not signed by the federation's authority (rootCA.pem); take a fresh kit"
+            ) from error
+
+    def _check_key(self) -> None:
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            key = load_pem_private_key(self.key.read_bytes(), None)
+        except OSError as error:
+            raise FederationError(f"cannot read {self.key}: {error.strerror or error}") from error
+        except (ValueError, TypeError) as error:
+            raise FederationError(f"{self.key} is not a private key, or is damaged") from error
+        if key.public_key() != self.load(self.certificate).public_key():
+            raise FederationError(f"{self.key} does not belong to {self.certificate.name}; take a fresh kit")
+
+
+def make_kits(plan: Plan, out: Path) -> list[Path]:
+    """Certificates and one kit per party, all of them or nothing.
+
+    Raises:
+        FederationError: If the folder is in use or a kit cannot be made.
+    """
+    require_flare()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FederationError(f"{out} is not an empty folder; choose another --out")
+    with atomic_folder(out.resolve(), FederationError) as temporary:
+        _provision(plan, temporary)
+        plan.write(temporary)
+    return [out / name for name in (COORDINATOR, *plan.sites, ADMIN)]
+
+
+def renew_kits(folder: Path, out: Path) -> list[Path]:
+    """Kits with new certificates of the same authority; the plan is that of ``folder``."""
+    require_flare()
+    plan = read_plan(folder)
+    state = folder / AUTHORITY / "cert.json"
+    try:
+        authority = json.loads(state.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FederationError(f"{state} is needed to renew certificates, and cannot be read ({error})") from error
+    if out.exists():
+        raise FederationError(f"{out} is there already; choose another --out")
+    # Without the parties' entries the authority issues new certificates, under the same root.
+    kept = {name: value for name, value in authority.items() if name.startswith("root")}
+    with atomic_folder(out.resolve(), FederationError) as temporary:
+        _provision(plan, temporary, kept)
+        plan.write(temporary)
+    return [out / name for name in (COORDINATOR, *plan.sites, ADMIN)]
+
+
+def _provision(plan: Plan, out: Path, authority: dict[str, Any] | None = None) -> None:
+    """Let NVIDIA FLARE make the kits, then put our rules in the place of its defaults."""
+    from nvflare.lighter.entity import Project
+    from nvflare.lighter.impl.cert import CertBuilder
+    from nvflare.lighter.impl.static_file import StaticFileBuilder
+    from nvflare.lighter.impl.workspace import WorkspaceBuilder
+    from nvflare.lighter.provisioner import Provisioner
+
+    work = out / ".provision"
+    admin = admin_name(plan)
+    project = Project(plan.rules.name, "made by fedgkd", props={"api_version": 3})
+    hosts = {"default_host": plan.rules.host, "host_names": [plan.rules.host]}
+    project.set_server(COORDINATOR, COORDINATOR, {"fed_learn_port": plan.rules.port, **hosts})
+    for site in plan.sites:
+        project.add_client(site, site.replace("-", "_"), {})
+    project.add_admin(admin, COORDINATOR, {"role": "project_admin"})
+    if authority is not None:
+        state = work / plan.rules.name / "state" / "cert.json"
+        state.parent.mkdir(parents=True)
+        state.write_text(json.dumps(authority), encoding="utf-8")
+    builders = [
+        WorkspaceBuilder(template_file=["master_template.yml"]),
+        StaticFileBuilder(config_folder="config"),
+        CertBuilder(root_valid_days=_AUTHORITY_DAYS),
+    ]
+    told = io.StringIO()
+    try:
+        with redirect_stdout(told), redirect_stderr(told):
+            Provisioner(str(work), builders).provision(project)
+    except (RuntimeError, ValueError, TypeError, OSError) as error:
+        raise FederationError(f"the kits could not be made: {error}") from error
+    made = work / plan.rules.name / "prod_00"
+    for given, ours in {COORDINATOR: COORDINATOR, admin: ADMIN, **{site: site for site in plan.sites}}.items():
+        (made / given).rename(out / ours)
+        _complete(out / ours, plan, ours)
+    (work / plan.rules.name / "state").rename(out / AUTHORITY)
+    (out / AUTHORITY).chmod(0o700)
+    (out / AUTHORITY / "cert.json").chmod(0o600)
+    shutil.rmtree(work)
+
+
+def admin_name(plan: Plan) -> str:
+    return f"admin@{plan.rules.name}.local"
+
+
+def _complete(kit: Path, plan: Plan, name: str) -> None:
+    plan.write(kit)
+    # We start the processes ourselves; the scripts would only confuse.
+    for pattern in ("startup/*.sh", "startup/*.ipynb", "**/readme.txt", "local/*.sample"):
+        for file in kit.glob(pattern):
+            file.unlink()
+    if name == ADMIN:
+        return
+    resources = json.loads((kit / "local" / "resources.json.default").read_text(encoding="utf-8"))
+    change = _coordinator_resources if name == COORDINATOR else _site_resources
+    _write_json(kit / "local" / "resources.json", change(resources))
+    rights = _AT_COORDINATOR if name == COORDINATOR else _AT_SITES
+    _write_json(
+        kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": rights}}
+    )
+    _write_json(kit / "local" / "log_config.json", _logging())
+
+
+def _coordinator_resources(resources: dict[str, Any]) -> dict[str, Any]:
+    """One job at a time, which waits for its sites, and our list of guests, which is filled in by :func:`settle`."""
+    resources["class_allow_list"] = [CONTROLLER]
+    resources["servers"][0]["heart_beat_timeout"] = _SECONDS_UNTIL_GONE
+    components = [part for part in resources["components"] if part["id"] != "log_receiver"]
+    scheduler = next(part for part in components if part["id"] == "job_scheduler")
+    intervals = {"min_schedule_interval": 1.0, "max_schedule_interval": 2.0}
+    scheduler["args"] = {"max_jobs": 1, "max_schedule_count": 10**9, **intervals}
+    resources["components"] = [*components, {"id": "guest_list", "path": GUEST_LIST, "args": {}}]
+    return resources
+
+
+def settle(kit: Kit) -> None:
+    """Make the coordinator's kit fit to where it now is and to what its federation file now says.
+
+    Jobs and snapshots are stored in the kit; by default they would go to the system's temporary folder. Those of an
+    earlier life are of no use: FLARE cannot take up a job that was running, and our own checkpoint holds all there is.
+    """
+    shutil.rmtree(kit.path / "storage", ignore_errors=True)
+    file = kit.path / "local" / "resources.json"
+    try:
+        resources = json.loads(file.read_text(encoding="utf-8"))
+        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.path / "storage" / "snapshots")
+        arguments = {part["id"]: part["args"] for part in resources["components"] if "args" in part}
+        arguments["job_manager"]["uri_root"] = str(kit.path / "storage" / "jobs")
+        arguments["guest_list"] |= {
+            "guests": [*kit.plan.sites, admin_name(kit.plan)],
+            "arrivals": str(kit.path / ARRIVALS),
+        }
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FederationError(f"{file} cannot be read or is damaged; take a fresh kit") from error
+    atomic_write_text(file, json.dumps(resources, indent=2) + "\n", FederationError)
+
+
+def _site_resources(resources: dict[str, Any]) -> dict[str, Any]:
+    """Nothing but our executor may be built, and no log leaves the site."""
+    resources["class_allow_list"] = [EXECUTOR]
+    resources["allow_log_streaming"] = False
+    resources["components"] = [part for part in resources["components"] if part["id"] != "site_log_streamer"]
+    return resources
+
+
+def _logging() -> dict[str, Any]:
+    """Our own sentences on the screen; everything in the kit's log.txt."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "plain": {"format": "%(asctime)s %(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"},
+            "full": {"format": "%(asctime)s %(name)s %(levelname)s %(message)s"},
+        },
+        "handlers": {
+            "screen": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"},
+            "file": {
+                "class": "logging.handlers.RotatingFileHandler",
+                "formatter": "full",
+                "filename": "log.txt",
+                "maxBytes": 20 * 2**20,
+                "backupCount": 5,
+            },
+        },
+        "loggers": {
+            "root": {"level": "INFO", "handlers": ["file"]},
+            LOGGER: {"level": "INFO", "handlers": ["screen"]},
+        },
+    }
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _a(role: str) -> str:
+    return {COORDINATOR: "the coordinator", ADMIN: "the admin"}.get(role, "a site")
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

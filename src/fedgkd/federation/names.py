@@ -1,0 +1,24 @@
+"""Names that processes of a federation have in common."""
+
+from __future__ import annotations
+
+LOGGER = "fedgkd-federation"
+"""What is logged there is for people: it goes to the screen."""
+
+CONTROLLER = "fedgkd.federation.controller.RoundsController"
+EXECUTOR = "fedgkd.federation.executor.SiteExecutor"
+GUEST_LIST = "fedgkd.federation.guests.GuestList"
+
+WORKER = "FEDGKD_WORKER"
+"""Environment variable with the path of the socket of a site's training process."""
+
+TASK, MESSAGE = "fedgkd", "message"
+RUN = "run"
+"""Folder in a kit with all that comes of the training."""
+STATUS = "status.json"
+"""In the coordinator's run: where the training is."""
+ARRIVALS = "arrivals.json"
+"""In the coordinator's kit: when each site last came in."""
+
+CANNOT_START = 2
+"""Exit code of a training process that was given something unusable; the reason is the last line of its errors."""

@@ -1,0 +1,232 @@
+"""The federation file: what all parties agree on, readable, and the same in every kit.
+
+Who only passes messages on reads it as well, so nothing here imports torch before it must.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from fedgkd.atomic import atomic_write_text
+from fedgkd.errors import DataError, FederationError, SettingError
+from fedgkd.settings import check, setting, suggest
+
+if TYPE_CHECKING:
+    from fedgkd.algorithms import Algorithm
+    from fedgkd.data.graph import Graph
+    from fedgkd.experiments.config import Config
+
+FILE = "federation.toml"
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
+_RESERVED = ("server", "coordinator", "admin", "authority", "all")
+_LOCAL = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "device", "threads")
+_SIMULATED = {"participation": 1.0, "dropout_rate": 0.0}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Where the coordinator is, and how it deals with sites that are late, away or wrong."""
+
+    name: str = setting("federation", "what the federation is called")
+    host: str = setting("localhost", "where the sites find the coordinator")
+    port: int = setting(8002, "the one port that the coordinator listens on", low=1, high=65535)
+    features: int = setting(0, "feature columns of every site's graph; 0: not said yet", low=0)
+    deadline: float = setting(600.0, "seconds that a round waits for the sites", low=0, open_low=True)
+    min_sites: int = setting(1, "a round with fewer usable answers is repeated", low=1)
+    segment: int = setting(20, "rounds after which a restarted site is taken in again at the latest", low=1)
+    largest_norm: float = setting(1e4, "an upload whose norm is larger is refused", low=0, open_low=True)
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_name("the federation", self.name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the parties agree on.
+
+    Args:
+        rules: Of the coordinator.
+        sites: Who takes part; a site's place in it decides its random draws.
+        classes: Their number (0: not said yet), or their names in order.
+        settings: Those of ``fedgkd run``, as far as they concern all parties.
+
+    Raises:
+        SettingError: In one sentence, for anything that no federation can have.
+    """
+
+    rules: Rules
+    sites: tuple[str, ...]
+    classes: int | tuple[str, ...] = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for site in self.sites:
+            check_name("a site", site)
+        if not self.sites:
+            raise SettingError("a federation needs at least one site")
+        if len({site.lower() for site in self.sites}) < len(self.sites):
+            raise SettingError("two sites have the same name")
+        if self.rules.min_sites > len(self.sites):
+            raise SettingError(f"min_sites is {self.rules.min_sites}, but there are {len(self.sites)} sites")
+        if self.class_names and len(set(self.class_names)) < len(self.class_names):
+            raise SettingError("classes: a name is there twice")
+        for name in _LOCAL:
+            if name in self.settings:
+                raise SettingError(f"{name} is each party's own business, not a setting of a federation")
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings, checked.
+
+        Raises:
+            SettingError: If one is unknown, out of range, or not for a federation.
+        """
+        from fedgkd.algorithms import Oracle
+        from fedgkd.experiments.config import make_config
+
+        config = make_config((FILE, dict(self.settings)))
+        for name, value in _SIMULATED.items():
+            if getattr(config.run, name) != value:
+                raise SettingError(f"{name} is a setting of simulations; the sites of a federation fail by themselves")
+        if issubclass(config.algorithm, Oracle):
+            raise SettingError(f"{config.run.algorithm} sees all graphs at once, which no federation allows")
+        return config
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes) if isinstance(self.classes, tuple) else self.classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return self.classes if isinstance(self.classes, tuple) else None
+
+    def check_sizes(self) -> None:
+        """Raise if the file does not say yet how many features and classes there are."""
+        for name, number in (("features", self.rules.features), ("classes", self.num_classes)):
+            if not number:
+                raise FederationError(f"{FILE} does not say the number of {name}; write it into the file of every kit")
+
+    def algorithm(self) -> Algorithm:
+        """The agreed algorithm over the agreed sizes."""
+        self.check_sizes()
+        config = self.config
+        network = config.network(self.rules.features, self.num_classes)
+        return config.algorithm(config.method, network, len(self.sites), config.run.seed)
+
+    def terms(self) -> dict[str, Any]:
+        """All that must be the same at every party for the training to make sense, as JSON can hold it."""
+        config = {name: value for name, value in self.config.values().items() if name not in _LOCAL}
+        classes = list(self.classes) if isinstance(self.classes, tuple) else self.classes
+        return config | {
+            "name": self.rules.name,
+            "sites": list(self.sites),
+            "features": self.rules.features,
+            "classes": classes,
+        }
+
+    def open_graph(self, path: Path, label: str | int = "label") -> Graph:
+        """A site's graph, checked against what was agreed, with its own split or one drawn by the agreed seed.
+
+        Raises:
+            DataError: If it is not usable, in one sentence.
+        """
+        from fedgkd.data.own import read_graph
+        from fedgkd.data.splits import random_split
+
+        self.check_sizes()
+        graph = read_graph(path, label=label, class_names=self.class_names, num_classes=self.num_classes)
+        if graph.num_features != self.rules.features:
+            raise DataError(
+                f"{path} has {graph.num_features} feature columns, but the federation agreed on {self.rules.features}"
+            )
+        if graph.num_classes != self.num_classes:
+            raise DataError(f"{path} has {graph.num_classes} classes, but the federation agreed on {self.num_classes}")
+        if self.class_names and graph.class_names and graph.class_names != self.class_names:
+            raise DataError(
+                f"{path} has the classes {', '.join(graph.class_names)}, "
+                f"but the federation agreed on {', '.join(self.class_names)}"
+            )
+        run = self.config.run
+        graph = random_split(graph, run.seed, run.ratios)
+        if graph.masks is None or not graph.masks[0].any():
+            raise DataError(f"{path} has no training node; a site needs at least one")
+        return graph
+
+    def to_toml(self) -> str:
+        def line(name: str, value: Any, meaning: str) -> str:
+            plain = list(value) if isinstance(value, tuple) else value
+            text = tomli_w.dumps({name: plain}).strip().replace(",\n]", "]").replace("[\n    ", "[")
+            return f"{text.replace(f',{chr(10)}    ', ', ')}  # {meaning}"
+
+        lines = [f"# The federation '{self.rules.name}': what all parties agree on. The same file is in every kit.", ""]
+        lines += [
+            line(entry.name, getattr(self.rules, entry.name), entry.metadata["meaning"])
+            for entry in dataclasses.fields(self.rules)
+        ]
+        lines.append(line("classes", self.classes, "their number (0: not said yet), or their names in order"))
+        lines.append(line("sites", self.sites, "who takes part; the order decides each site's random draws"))
+        lines += ["", "[settings] # of algorithm and training, as in 'fedgkd run --explain'; the rest is as by default"]
+        lines += [tomli_w.dumps({name: value}).strip() for name, value in self.settings.items()]
+        return "\n".join(lines) + "\n"
+
+    def write(self, folder: Path) -> None:
+        atomic_write_text(folder / FILE, self.to_toml(), FederationError)
+
+
+def read_plan(folder: Path) -> Plan:
+    """The federation file of a kit.
+
+    Raises:
+        FederationError: If it is not there or not one.
+    """
+    path = folder / FILE
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FederationError(f"{folder} is not a kit of 'fedgkd federation init': it has no {FILE}") from None
+    except OSError as error:
+        raise FederationError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FederationError(f"{path} is not a TOML file: {error}") from error
+    try:
+        return _plan(values)
+    except SettingError as error:
+        raise FederationError(f"{path}: {error}") from error
+
+
+def _plan(values: dict[str, Any]) -> Plan:
+    sites, classes, settings = values.pop("sites", []), values.pop("classes", 0), values.pop("settings", {})
+    known = {entry.name for entry in dataclasses.fields(Rules)}
+    for name in values:
+        if name not in known:
+            raise SettingError(f"there is no '{name}'{suggest(name, known | {'sites', 'classes', 'settings'})}")
+    if not _is_texts(sites):
+        raise SettingError("sites must be a list of names")
+    if not (_is_texts(classes) or (isinstance(classes, int) and not isinstance(classes, bool) and classes >= 0)):
+        raise SettingError("classes must be a number or a list of names")
+    if not isinstance(settings, dict) or any(isinstance(value, dict | list) for value in settings.values()):
+        raise SettingError("settings must be a table of plain `name = value` lines")
+    return Plan(Rules(**values), tuple(sites), tuple(classes) if isinstance(classes, list) else classes, settings)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise if certificates or folders cannot carry that name."""
+    if not _NAME.fullmatch(name):
+        raise SettingError(f"the name of {what} may hold letters, digits and hyphens, at most 42 of them, not '{name}'")
+    if name.lower() in _RESERVED:
+        raise SettingError(f"the name of {what} must not be '{name}', which stands for something else")

@@ -1,0 +1,246 @@
+"""A site: one client with its graph, that answers the coordinator's messages. What it returns is all that leaves.
+
+Its private state (readout, optimiser, whatever the algorithm keeps) is on disk after every round, the round before as
+well, so that a killed process repeats at most a round, with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgkd.atomic import atomic_write_text
+from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.data.graph import Graph
+from fedgkd.engines.memory import reuse_freed_memory
+from fedgkd.errors import FederationError
+from fedgkd.experiments.checkpoint import Slots
+from fedgkd.experiments.hardware import count_cores, find_device
+from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.experiments.plain import plain
+from fedgkd.experiments.selection import choose_preferred, keep_model, prefers_received, start_preferring
+from fedgkd.federation.checks import METRICS, without_metrics
+from fedgkd.federation.coordinator import FINISH, ROUND
+from fedgkd.federation.plan import Plan
+from fedgkd.federation.wire import Message
+from fedgkd.training.evaluation import SPLITS, VAL
+
+MODEL, METRICS_FILE, RESULT = "model.safetensors", "metrics.jsonl", "result.json"
+_RUN = "run.json"
+
+
+class Site:
+    """One site of a federation.
+
+    Args:
+        plan: What the parties agreed on, from the site's own kit.
+        name: The site's own name, from its certificate.
+        graph: Its graph, with a split.
+        folder: Where its state, metrics and model are kept.
+        share_metrics: Whether the coordinator may see loss, accuracy and macro-F1.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        graph: Graph,
+        folder: Path,
+        *,
+        share_metrics: bool = True,
+        device: str = "cpu",
+        threads: int = 0,
+    ) -> None:
+        if name not in plan.sites:
+            raise FederationError(f"'{name}' is not on the list of the federation: {', '.join(plan.sites)}")
+        reuse_freed_memory()
+        torch.set_num_threads(threads or count_cores())
+        self.plan = plan
+        self.name = name
+        self.graph = graph
+        self.folder = folder
+        self.share_metrics = share_metrics
+        self.algorithm = plan.algorithm()
+        self.clients = ClientBatch([plan.sites.index(name)], [graph], plan.config.run.seed, find_device(device))
+        self.run: str | None = None
+        self.done = 0
+        self._facts: dict[str, Any] = {}
+        self._state = Slots(folder / "state", "site")
+        self._take_up()
+
+    def answer(self, data: bytes) -> bytes:
+        """The answer to a message of the coordinator.
+
+        Raises:
+            FederationError: If the coordinator asks for anything but what was agreed on.
+        """
+        try:
+            message = Message.from_bytes(data)
+        except ValueError as error:
+            raise FederationError(f"the coordinator sent something that is {error}") from error
+        facts = message.facts
+        self._check(facts)
+        round_ = int(facts["round"])
+        if facts["run"] != self.run:
+            self._begin(facts["run"])
+        if self.done >= round_:
+            self._go_back(round_)
+        if self.share_metrics and facts["best_round"] > self._facts["kept_round"]:
+            self._keep(facts["best_round"])
+        if facts["kind"] == FINISH:
+            self._finish(round_ - 1)
+            return Message({"run": self.run, "round": round_}, {}).to_bytes()
+        return self._train(round_, message.tensors)
+
+    def _check(self, facts: Mapping[str, Any]) -> None:
+        """Only what this site's own federation file says is done."""
+        ours, theirs = plain(self.plan.terms()), facts.get("terms")
+        if not isinstance(theirs, dict):
+            raise FederationError("the coordinator's message does not say what was agreed on")
+        differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        if differing:
+            raise FederationError(
+                f"the coordinator's federation file is not ours: {', '.join(differing)} differ; nothing was trained"
+            )
+        if facts.get("kind") not in (ROUND, FINISH):
+            raise FederationError(f"the coordinator asks for '{facts.get('kind')}', which a site does not do")
+
+    def _train(self, round_: int, download: Tensors) -> bytes:
+        began = time.perf_counter()
+        clients, select = self.clients, self.plan.config.run.select
+        clients.round = round_
+        clients.seconds.clear()
+        upload = self.algorithm.client_step(clients, {name: t.to(clients.device) for name, t in download.items()})
+        if select == "client":
+            choose_preferred(clients, upload)
+        self.done = round_
+        report = self._report(round_, upload)
+        self._facts["report"] = report
+        if not self.share_metrics:
+            self._choose_alone(round_, report)
+        self._store()
+        self._log(report)
+        facts = {
+            "run": self.run,
+            "round": round_,
+            "shared": self.share_metrics,
+            "diverged": not bool(upload["loss"].isfinite().all()),
+            "seconds": time.perf_counter() - began,
+        }
+        return Message(facts, upload if self.share_metrics else without_metrics(upload)).to_bytes()
+
+    def _report(self, round_: int, upload: Tensors) -> dict[str, Any]:
+        """A round in the site's own numbers."""
+        values: dict[str, Any] = {name: upload[name][0].cpu().numpy() for name in METRICS}
+        chosen = "received" if bool(prefers_received(upload)[0]) and self._client_selects else "trained"
+        named = {name: dict(zip(SPLITS, value.tolist(), strict=True)) for name, value in values.items() if value.ndim}
+        return dict(plain({"round": round_, "loss": float(values["loss"]), "selected": chosen, **named}))
+
+    @property
+    def _client_selects(self) -> bool:
+        return bool(self.plan.config.run.select == "client")
+
+    def _choose_alone(self, round_: int, report: Mapping[str, Any]) -> None:
+        """Without shared metrics the coordinator cannot say which round was best for all; the site goes by its own."""
+        val = report[f"{report['selected']}_accuracy"][SPLITS[VAL]]
+        if val is None or val > self._facts["best_val"]:
+            self._facts["best_val"] = -1.0 if val is None else val
+            self._keep(round_)
+
+    # --- state -------------------------------------------------------------------------------------------------
+
+    def _begin(self, run: str) -> None:
+        """A new run: everything from the start, for good."""
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        for name in (MODEL, METRICS_FILE, RESULT):
+            (self.folder / name).unlink(missing_ok=True)
+        atomic_write_text(self.folder / _RUN, json.dumps({"run": run, "site": self.name}) + "\n", FederationError)
+        self.run = run
+        self._start()
+
+    def _start(self) -> None:
+        self.clients.state = {}
+        self.clients.round = 0
+        self.algorithm.start(self.clients)
+        if self._client_selects:
+            start_preferring(self.clients)
+        self.done = 0
+        self._facts = {"kept_round": 0, "best_val": -1.0, "report": {}}
+
+    def _take_up(self) -> None:
+        """Go on where the last process of this site left off, if there was one."""
+        try:
+            run = json.loads((self.folder / _RUN).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise FederationError(f"cannot read {self.folder / _RUN}: {error}") from error
+        if run.get("site") != self.name:
+            raise FederationError(f"{self.folder} belongs to the site '{run.get('site')}'; choose another --out")
+        self.run = run["run"]
+        self._go_back(None)
+
+    def _go_back(self, before: int | None) -> None:
+        """To the newest stored state before a round; the coordinator repeats a round that it lost."""
+        stored = [known for known in self._state.newest_first([]) if before is None or known.serial < before]
+        if not stored:
+            if before not in (None, 1):
+                raise FederationError(
+                    f"the coordinator asks for round {before}, but this site's state is of round {self.done} and later"
+                )
+            self._start()
+            return
+        self.clients.state = {name: t.clone().to(self.clients.device) for name, t in stored[0].tensors.items()}
+        self.done, self._facts = stored[0].serial, stored[0].facts
+
+    def _store(self) -> None:
+        self._state.write(self.done, self.clients.state, self._facts)
+
+    def _log(self, report: Mapping[str, Any]) -> None:
+        """Add a round to the site's own metrics; one that is repeated takes the place of the first try."""
+        path = self.folder / METRICS_FILE
+        line = json.dumps(report) + "\n"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        if lines and json.loads(lines[-1])["round"] >= report["round"]:
+            earlier = [old for old in lines if json.loads(old)["round"] < report["round"]]
+            atomic_write_text(path, "".join([*earlier, line]), FederationError)
+        else:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line)
+
+    # --- the model ---------------------------------------------------------------------------------------------
+
+    def _keep(self, round_: int) -> None:
+        """Write down the model as it is now; it is the best so far."""
+        keep_model(self.clients)
+        origin = {"algorithm": self.plan.config.run.algorithm, "dataset": self.plan.rules.name, "round": round_}
+        model = PersonalModel(
+            self.algorithm.model,
+            self.clients.kept,
+            self.graph.class_names or self.plan.class_names,
+            self.graph.feature_names,
+            origin | {"client": self.name},
+        )
+        model.save(self.folder / MODEL)
+        self._facts |= {"kept_round": round_, "kept_report": self._facts["report"]}
+
+    def _finish(self, last: int) -> None:
+        self._store()
+        masks = self.graph.masks or ()
+        counts = {split: int(np.count_nonzero(mask)) for split, mask in zip(SPLITS, masks, strict=True)}
+        result = {
+            "site": self.name,
+            "algorithm": self.plan.config.run.algorithm,
+            "rounds": last,
+            "best_round": self._facts["kept_round"],
+            "nodes": counts,
+            "at_best_round": self._facts.get("kept_report", {}),
+        }
+        atomic_write_text(self.folder / RESULT, json.dumps(result, indent=2) + "\n", FederationError)

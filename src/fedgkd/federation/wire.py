@@ -1,0 +1,84 @@
+"""What travels between the parties: named tensors with a few facts, as safetensors bytes. Nothing in it can run.
+
+The job process at a site passes such bytes on without looking at them, so nothing here imports torch before it must.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedgkd.clients import Tensors
+
+_FACTS = "fedgkd"
+_LENGTH = 8
+OK, FAILED = b"\x01", b"\x00"
+"""First byte of what a training process answers: a message follows, or a sentence about what went wrong."""
+_LARGEST = 1 << 34
+"""Bytes of a message at most: far beyond any model, and little enough that a wrong length is noticed."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Tensors of one site, axis 0 of length 1, and facts that JSON can hold."""
+
+    facts: Mapping[str, Any]
+    tensors: Tensors
+
+    def to_bytes(self) -> bytes:
+        from safetensors.torch import save
+
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        return save(tensors, metadata={_FACTS: json.dumps(self.facts)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Message:
+        """
+        Raises:
+            ValueError: If the bytes are anything but a message.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            tensors = load(data)
+            header = json.loads(data[_LENGTH : _LENGTH + int.from_bytes(data[:_LENGTH], "little")])
+            facts = json.loads(header["__metadata__"][_FACTS])
+        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError("not a message of fedgkd") from error
+        if not isinstance(facts, dict):
+            raise ValueError("not a message of fedgkd")
+        return cls(facts, tensors)
+
+
+def send(connection: socket.socket, data: bytes) -> None:
+    """A length and the bytes, over a local socket."""
+    connection.sendall(len(data).to_bytes(_LENGTH, "little"))
+    connection.sendall(data)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """The counterpart of :func:`send`.
+
+    Raises:
+        ConnectionError: If the other side went away.
+    """
+    length = int.from_bytes(_exactly(connection, _LENGTH), "little")
+    if length > _LARGEST:
+        raise ConnectionError(f"a message of {length} bytes is announced")
+    return _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise ConnectionError("the other side went away")
+        view = view[got:]
+    return bytes(data)

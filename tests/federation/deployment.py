@@ -1,0 +1,156 @@
+"""A federation of real processes on this machine, all of which end with the block, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedgkd.data.federation import Federation
+from fedgkd.data.npz import save_graph
+from fedgkd.federation.kit import make_kits
+from fedgkd.federation.plan import Plan
+
+FEDGKD = (sys.executable, "-m", "fedgkd", "federation")
+FAULTY = """
+from fedgkd.cli import main
+from fedgkd.federation import processes
+processes.TRAINER = "tests.federation.faulty"
+main()
+"""
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """The first true value of ``condition``."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if value := condition():
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"{what}: not within {seconds:g} s")
+
+
+class Deployment:
+    """Kits in ``folder/kits``, graphs in ``folder/graphs``, the output of every party in ``folder/<party>.log``."""
+
+    def __init__(self, folder: Path, plan: Plan, federation: Federation) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.kits = folder / "kits"
+        make_kits(plan, self.kits)
+        (folder / "graphs").mkdir()
+        for site, graph in zip(plan.sites, federation.graphs, strict=True):
+            save_graph(self.graph(site), graph)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def graph(self, site: str) -> Path:
+        return self.folder / "graphs" / f"{site}.npz"
+
+    def serve(self) -> None:
+        self._start("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"))
+        wait_until("coordinator listens", self._listens)
+
+    def join(self, site: str, *options: str) -> None:
+        arguments = (
+            "join",
+            "--kit",
+            str(self.kits / site),
+            "--graph",
+            str(self.graph(site)),
+            "--threads",
+            "1",
+            *options,
+        )
+        self._start(site, sys.executable, "-c", FAULTY, "federation", *arguments)
+
+    def start(self) -> None:
+        """In the background; see :meth:`finish`."""
+        self._start("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"))
+
+    def finish(self, seconds: float = 90.0) -> None:
+        """Wait for the training to be over."""
+        code = self.running["admin"].wait(seconds)
+        assert code == 0, self.said("admin")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*FEDGKD, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+    def kill(self, party: str) -> None:
+        """Without a chance to tidy up."""
+        process = self.running.pop(party)
+        process.kill()
+        process.wait()
+
+    def trainer(self, site: str) -> int:
+        """Process number of a site's training process."""
+        join = self.running[site].pid
+        children = Path(f"/proc/{join}/task/{join}/children").read_text().split()
+        return next(int(child) for child in children if "faulty" in Path(f"/proc/{child}/cmdline").read_text())
+
+    def fault(self, site: str, word: str) -> None:
+        path = self.folder / f"{site}.fault"
+        path.with_suffix(".new").write_text(word)
+        path.with_suffix(".new").replace(path)
+
+    def said(self, party: str) -> str:
+        return (self.folder / f"{party}.log").read_text()
+
+    def status(self) -> Mapping[str, Any]:
+        path = self.kits / "coordinator" / "run" / "status.json"
+        return json.loads(path.read_text()) if path.exists() else {"round": 0, "finished": False}
+
+    def wait_for(self, party: str, sentence: str, seconds: float = 60.0) -> None:
+        wait_until(f"{party} says '{sentence}'", lambda: sentence in self.said(party), seconds)
+
+    def wait_for_round(self, round_: int, seconds: float = 60.0) -> None:
+        wait_until(f"round {round_}", lambda: self.status()["round"] >= round_, seconds)
+
+    def records(self) -> list[dict[str, Any]]:
+        lines = (self.kits / "coordinator" / "run" / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _start(self, party: str, *command: str) -> None:
+        environment = os.environ | {"FAULTS": str(self.folder / f"{party}.fault"), "PYTHONPATH": str(ROOT)}
+        with (self.folder / f"{party}.log").open("ab") as log:
+            self.running[party] = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder
+            )
+
+    def _listens(self) -> bool:
+        assert self.running["coordinator"].poll() is None, self.said("coordinator")
+        with socket.socket() as probe:
+            return probe.connect_ex(("localhost", self.plan.rules.port)) == 0
+
+    def close(self) -> None:
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.running.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def deployed(folder: Path, plan: Plan, federation: Federation) -> Iterator[Deployment]:
+    deployment = Deployment(folder, plan, federation)
+    try:
+        yield deployment
+    finally:
+        deployment.close()

@@ -1,0 +1,67 @@
+"""A federation without a network: the sites of a test answer from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedgkd.data.federation import Federation
+from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.federation.coordinator import Coordinator
+from fedgkd.federation.plan import Plan, Rules
+from fedgkd.federation.site import Site
+
+Answer = Callable[[str, bytes], bytes | None]
+
+SMALL = {"hidden": 8, "rounds": 3}
+
+
+def make_plan(
+    federation: Federation, algorithm: str = "fedavg", *, rules: Mapping[str, Any] = {}, **settings: Any
+) -> Plan:
+    sites = tuple(f"site-{number}" for number in range(federation.num_clients))
+    base = Rules(name="test", features=federation.num_features, deadline=10.0, min_sites=1)
+    return Plan(replace(base, **rules), sites, federation.num_classes, {"algorithm": algorithm, **SMALL, **settings})
+
+
+def make_sites(plan: Plan, federation: Federation, folder: Path, **options: Any) -> dict[str, Site]:
+    return {
+        name: Site(plan, name, graph, folder / name, threads=1, **options)
+        for name, graph in zip(plan.sites, federation.graphs, strict=True)
+    }
+
+
+class Memory:
+    """An exchange whose sites are objects; ``answer`` may stand between them and the coordinator."""
+
+    def __init__(self, sites: Mapping[str, Site], answer: Answer | None = None) -> None:
+        self.sites = sites
+        self.answer = answer or (lambda name, data: sites[name].answer(data))
+        self.asked: list[list[str]] = []
+
+    def reachable(self) -> Sequence[str]:
+        return list(self.sites)
+
+    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+        self.asked.append(list(messages))
+        answers = {name: self.answer(name, data) for name, data in messages.items()}
+        return {name: data for name, data in answers.items() if data is not None}
+
+    def pause(self, seconds: float) -> bool:
+        return True
+
+
+def make_coordinator(plan: Plan, folder: Path, said: list[str] | None = None) -> Coordinator:
+    said = [] if said is None else said
+    return Coordinator(plan, folder / "run", said.append)
+
+
+def assert_same_models(ours: list[PersonalModel], theirs: list[PersonalModel]) -> None:
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        for name, tensor in other.params.items():
+            torch.testing.assert_close(one.params[name], tensor, rtol=1e-3, atol=1e-4, msg=name)

@@ -1,0 +1,182 @@
+"""Real processes on the loopback with mutual TLS: the same weights as a simulation, whatever is killed in between."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedgkd.experiments.api import run
+from fedgkd.experiments.model_file import PersonalModel
+from tests.federation.deployment import Deployment, deployed, free_port, wait_until
+from tests.federation.memory import SMALL, assert_same_models, make_plan
+from tests.graphs import planted_federation
+
+pytest.importorskip("nvflare", reason="needs the extra: pip install 'fedgkd[federation]'")
+
+
+def test_a_federation_over_the_network_gives_the_weights_of_a_simulation(tmp_path: Path) -> None:
+    """One life of coordinator and sites, three runs; between them only the training processes are started anew."""
+    federation = planted_federation(3)
+    plan = make_plan(federation, "fedgkd", rules={"port": free_port(), "min_sites": 3, "deadline": 60.0})
+    with deployed(tmp_path, plan, federation) as parties:
+        parties.serve()
+        for site in plan.sites:
+            parties.join(site)
+        for algorithm in ("fedgkd", "fedper", "fedpub"):
+            if algorithm != plan.config.run.algorithm:
+                change_algorithm(parties, algorithm)
+            parties.start()
+            parties.finish()
+            simulated = run(algorithm, federation, threads=1, **SMALL)
+            assert_same_models(models(parties), simulated.personal_models())
+            for ours, theirs in zip(parties.records(), range(1, 4), strict=True):
+                assert ours["round"] == theirs
+                assert ours["bytes_up"] * 9 == simulated.result()["bytes_up"]
+                assert ours["bytes_down"] * 9 == simulated.result()["bytes_down"]
+
+
+def models(parties: Deployment) -> list[PersonalModel]:
+    return [PersonalModel.load(parties.kits / site / "run" / "model.safetensors") for site in parties.plan.sites]
+
+
+def change_algorithm(parties: Deployment, algorithm: str) -> None:
+    """As the operators' guide says: the same new file in every kit, the old run moved away."""
+    plan = replace(parties.plan, settings={**parties.plan.settings, "algorithm": algorithm})
+    for party in ("coordinator", "admin", *plan.sites):
+        plan.write(parties.kits / party)
+        shutil.rmtree(parties.kits / party / "run", ignore_errors=True)
+    ready = {site: parties.said(site).count("is ready") for site in plan.sites}
+    for site in plan.sites:
+        if ready[site]:
+            os.kill(parties.trainer(site), signal.SIGKILL)
+    wait_until("all are ready", lambda: all(parties.said(site).count("is ready") > ready[site] for site in plan.sites))
+
+
+def test_faults_cost_a_round_at_most_and_never_the_training(tmp_path: Path) -> None:
+    """One federation, one thing after the other goes wrong with it; the training must get on every time."""
+    federation = planted_federation(3)
+    rules = {"port": free_port(), "min_sites": 2, "deadline": 3.0, "segment": 10_000}
+    plan = make_plan(federation, "fedper", rules=rules, rounds=100_000, patience=0)
+    with deployed(tmp_path, plan, federation) as parties:
+        parties.serve()
+        for site in plan.sites:
+            parties.join(site)
+        for site in plan.sites:
+            parties.wait_for("coordinator", f"{site} is connected")
+        parties.start()
+        parties.wait_for_round(3)
+        wrong_uploads_are_refused(parties, "site-2")
+        a_killed_training_process_is_started_again(parties, "site-1")
+        a_slow_site_is_skipped_until_it_is_back(parties, "site-0")
+        a_killed_site_costs_a_deadline(parties, "site-2")
+        too_few_sites_repeat_the_round(parties, "site-1")
+        restarted_sites_come_back_with_their_state(parties, "site-1", "site-2")
+        a_killed_coordinator_loses_a_round_at_most(parties)
+        the_admin_can_stop_it(parties)
+
+
+def present_in(record: Mapping[str, Any], site: str) -> bool:
+    number = int(site.removeprefix("site-"))
+    return number in record["present"] and number not in record["left_out"]
+
+
+def wait_until_present(parties: Deployment, site: str, seconds: float = 60.0) -> None:
+    before = len(parties.records())
+    wait_until(
+        f"{site} takes part", lambda: any(present_in(record, site) for record in parties.records()[before:]), seconds
+    )
+
+
+def wrong_uploads_are_refused(parties: Deployment, site: str) -> None:
+    complaints = {
+        "nan": "with values that are not finite",
+        "shape": "of shape",
+        "name": "left out the tensor: 'convs",
+        "norm": "more than the 10000 that are allowed",
+        "old": "answered for round",
+        "garbage": "not a message of fedgkd",
+    }
+    for fault, complaint in complaints.items():
+        before = len(parties.records())
+        parties.fault(site, fault)
+        wait_until(fault, lambda before=before: any(not present_in(r, site) for r in parties.records()[before:]))
+        parties.fault(site, "")
+        lines = [line for line in parties.said("coordinator").splitlines() if f"{site} is kept out" in line]
+        assert complaint in lines[-1]
+        wait_until_present(parties, site)
+    last = parties.records()[-1]
+    assert np.isfinite([value for value in last["loss_per_client"] if value is not None]).all()
+
+
+def a_killed_training_process_is_started_again(parties: Deployment, site: str) -> None:
+    segments = parties.said("coordinator").count("training with")
+    os.kill(parties.trainer(site), signal.SIGKILL)
+    parties.wait_for(site, "it is started again")
+    wait_until_present(parties, site)
+    assert parties.said("coordinator").count("training with") == segments, "the job goes on"
+
+
+def a_slow_site_is_skipped_until_it_is_back(parties: Deployment, site: str) -> None:
+    parties.fault(site, "slow 8")
+    parties.wait_for("coordinator", f"{site} has missed two rounds")
+    before = len(parties.records())
+    parties.fault(site, "")
+    parties.wait_for_round(before + 5, seconds=8.0)  # it is not waited for
+    wait_until_present(parties, site)
+
+
+def a_killed_site_costs_a_deadline(parties: Deployment, site: str) -> None:
+    before = parties.status()["round"]
+    parties.kill(site)
+    parties.wait_for("coordinator", f"{site} has missed two rounds")
+    parties.wait_for_round(before + 4)
+    assert not present_in(parties.records()[-1], site)
+
+
+def too_few_sites_repeat_the_round(parties: Deployment, site: str) -> None:
+    parties.kill(site)
+    parties.wait_for("coordinator", "is repeated: 1 of 2 sites gave a usable answer, at least 2 are needed")
+    round_ = parties.status()["round"]
+    assert round_ == len(parties.records())
+
+
+def restarted_sites_come_back_with_their_state(parties: Deployment, *sites: str) -> None:
+    stood = parties.status()["round"]
+    for site in sites:
+        parties.join(site)
+    for site in sites:
+        wait_until_present(parties, site)
+        done = re.findall(r"nodes, (\d+) rounds done", parties.said(site))
+        assert 0 < int(done[-1]) <= stood
+
+
+def a_killed_coordinator_loses_a_round_at_most(parties: Deployment) -> None:
+    parties.kill("coordinator")
+    stored = parties.status()["round"]
+    run_id = parties.status()["run"]
+    parties.serve()
+    for site in parties.plan.sites:
+        wait_until_present(parties, site)
+    assert parties.status()["run"] == run_id
+    rounds = [record["round"] for record in parties.records()]
+    assert rounds == list(range(1, len(rounds) + 1))
+    assert stored in rounds
+
+
+def the_admin_can_stop_it(parties: Deployment) -> None:
+    shown = parties.run("status", "--kit", str(parties.kits / "admin"))
+    assert shown.returncode == 0
+    assert all(site in shown.stdout for site in parties.plan.sites)
+    stopped = parties.run("stop", "--kit", str(parties.kits / "admin"))
+    assert (stopped.returncode, stopped.stdout) == (0, "stopped\n")
+    assert parties.running["admin"].wait(30) == 2
+    assert "the training was stopped" in parties.said("admin")

@@ -1,0 +1,130 @@
+"""The federation file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedgkd.data.npz import save_graph
+from fedgkd.errors import DataError, FederationError, SettingError
+from fedgkd.federation.plan import FILE, Plan, Rules, read_plan
+from tests.graphs import random_graph
+
+RULES = Rules(name="demo", host="example.org", features=6)
+PLAN = Plan(RULES, ("north", "south"), 3, {"algorithm": "fedper", "rounds": 5, "hidden": 8})
+
+
+def test_the_file_says_what_the_plan_says(tmp_path: Path) -> None:
+    for plan in (PLAN, replace(PLAN, classes=("ham", "spam", 'so-"so"')), replace(PLAN, settings={})):
+        plan.write(tmp_path)
+        assert read_plan(tmp_path) == plan
+
+
+def test_every_line_of_the_file_says_what_it_means(tmp_path: Path) -> None:
+    PLAN.write(tmp_path)
+    lines = (tmp_path / FILE).read_text().partition("[settings]")[0].splitlines()
+    assert all("  # " in line for line in lines if line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"sites": ()}, "at least one site"),
+        ({"sites": ("north", "North")}, "two sites have the same name"),
+        ({"sites": ("north", "a b")}, "letters, digits and hyphens"),
+        ({"sites": ("north", "admin")}, "stands for something else"),
+        ({"classes": ("a", "a")}, "a name is there twice"),
+        ({"rules": replace(RULES, min_sites=3)}, "min_sites is 3, but there are 2 sites"),
+        ({"settings": {"device": "cuda"}}, "device is each party's own business"),
+    ],
+)
+def test_what_no_federation_can_have_is_refused(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        replace(PLAN, **change)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"algorithm": "centralised"}, "sees all graphs at once"),
+        ({"participation": 0.5}, "a setting of simulations"),
+        ({"hiden": 8}, "did you mean"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+    ],
+)
+def test_settings_that_no_federation_can_have_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        _ = replace(PLAN, settings=settings).config
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("name = ", "is not a TOML file"),
+        ("sites = 3", "sites must be a list of names"),
+        ("sites = ['a']\nclasses = -1", "classes must be a number or a list of names"),
+        ("sites = ['a']\nclases = 3", "there is no 'clases'.*classes"),
+        ("sites = ['a']\nport = 99999", "port must be"),
+        ("sites = ['a']\n[settings.deep]\nx = 1", "settings must be a table of plain"),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(FederationError, match=sentence) as caught:
+        read_plan(tmp_path)
+    assert str(tmp_path / FILE) in str(caught.value)
+
+
+def test_a_folder_without_the_file_is_not_a_kit(tmp_path: Path) -> None:
+    with pytest.raises(FederationError, match="is not a kit"):
+        read_plan(tmp_path)
+
+
+def test_terms_leave_out_what_is_each_partys_own_business() -> None:
+    terms = PLAN.terms()
+    assert {"host", "port", "device", "threads", "dataset"}.isdisjoint(terms)
+    assert terms["hidden"] == 8
+    assert terms["sites"] == ["north", "south"]
+
+
+def test_a_graph_is_opened_with_its_own_split_or_one_by_the_agreed_seed(tmp_path: Path) -> None:
+    graph = random_graph()
+    save_graph(tmp_path / "own.npz", graph)
+    save_graph(tmp_path / "bare.npz", replace(graph, train_mask=None, val_mask=None, test_mask=None))
+    own, bare = PLAN.open_graph(tmp_path / "own.npz"), PLAN.open_graph(tmp_path / "bare.npz")
+    assert own.masks is not None
+    assert bare.masks is not None
+    np.testing.assert_array_equal(own.masks[0], graph.train_mask)
+    again = PLAN.open_graph(tmp_path / "bare.npz")
+    np.testing.assert_array_equal(bare.masks[0], again.masks[0] if again.masks else None)
+
+
+@pytest.mark.parametrize(
+    ("graph", "sentence"),
+    [
+        ({"features": 5}, "has 5 feature columns, but the federation agreed on 6"),
+        ({"classes": 4}, "class"),
+    ],
+)
+def test_a_graph_that_was_not_agreed_on_is_refused(graph: dict[str, int], sentence: str, tmp_path: Path) -> None:
+    save_graph(tmp_path / "odd.npz", random_graph(**graph))
+    with pytest.raises(DataError, match=sentence):
+        PLAN.open_graph(tmp_path / "odd.npz")
+
+
+def test_a_graph_without_training_nodes_is_refused(tmp_path: Path) -> None:
+    graph = random_graph()
+    none = np.zeros(graph.num_nodes, np.bool_)
+    save_graph(tmp_path / "idle.npz", replace(graph, train_mask=none))
+    with pytest.raises(DataError, match="no training node"):
+        PLAN.open_graph(tmp_path / "idle.npz")
+
+
+@pytest.mark.parametrize("change", [{"rules": replace(RULES, features=0)}, {"classes": 0}])
+def test_sizes_that_are_not_said_yet_are_asked_for(change: dict[str, Any]) -> None:
+    with pytest.raises(FederationError, match="does not say the number of"):
+        replace(PLAN, **change).algorithm()

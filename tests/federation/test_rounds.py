@@ -1,0 +1,252 @@
+"""Coordinator and sites without a network: the same weights as a simulation, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedgkd.algorithms import ALGORITHMS
+from fedgkd.errors import FederationError
+from fedgkd.experiments.api import run
+from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.federation.site import Site
+from fedgkd.federation.wire import Message
+from tests.federation.memory import SMALL, Memory, assert_same_models, make_coordinator, make_plan, make_sites
+from tests.graphs import planted_federation
+
+
+def final_models(folder: Path) -> list[PersonalModel]:
+    return [PersonalModel.load(path / "model.safetensors") for path in sorted(folder.glob("site-*"))]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_federation_ends_with_the_weights_of_a_simulation(name: str, tmp_path: Path) -> None:
+    federation = planted_federation(3)
+    plan = make_plan(federation, name)
+    coordinator = make_coordinator(plan, tmp_path)
+    coordinator.run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    simulated = run(name, federation, threads=1, **SMALL)
+    assert_same_models(final_models(tmp_path), simulated.personal_models())
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    expected = simulated.result()
+    for key in ("best_round", "bytes_up", "bytes_down", "parameters_shared", "rounds"):
+        assert result[key] == expected[key], key
+    assert result["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=0.02)
+
+
+def corrupt(name: str, data: bytes) -> bytes:
+    message = Message.from_bytes(data)
+    tensors = {key: torch.full_like(tensor, torch.nan) for key, tensor in message.tensors.items()}
+    return Message(message.facts, tensors).to_bytes() if name == "site-1" else data
+
+
+def test_a_spoilt_upload_is_named_and_kept_out(tmp_path: Path) -> None:
+    federation, said = planted_federation(3), []
+    plan = make_plan(federation, "fedavg", rounds=2)
+    coordinator = make_coordinator(plan, tmp_path, said)
+    sites = make_sites(plan, federation, tmp_path)
+    coordinator.run_segment(Memory(sites, lambda name, data: corrupt(name, sites[name].answer(data))))
+    refusals = [sentence for sentence in said if "site-1 is kept out of the mixture" in sentence]
+    assert len(refusals) == 2
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["left_out"] for record in records] == [[1], [1]]
+    assert all(tensor.isfinite().all() for tensor in coordinator.models.values())
+
+
+def test_absent_sites_keep_their_model_and_the_others_train_on(tmp_path: Path) -> None:
+    federation = planted_federation(3)
+    plan = make_plan(federation, "fedavg", rounds=1)
+    coordinator = make_coordinator(plan, tmp_path)
+    before = {name: tensor.clone() for name, tensor in coordinator.models.items()}
+    sites = make_sites(plan, federation, tmp_path)
+    coordinator.run_segment(Memory(sites, lambda name, data: None if name == "site-2" else sites[name].answer(data)))
+    for name, tensor in coordinator.models.items():
+        assert torch.equal(tensor[2], before[name][2])
+        assert torch.equal(tensor[0], tensor[1])
+        assert not torch.equal(tensor[0], before[name][0])
+
+
+def test_with_too_few_answers_the_round_is_repeated_with_the_same_result(tmp_path: Path) -> None:
+    federation, said, asked = planted_federation(2), [], 0
+    plan = make_plan(federation, "fedper", rules={"min_sites": 2}, rounds=3)
+    sites = make_sites(plan, federation, tmp_path)
+
+    def answer(name: str, data: bytes) -> bytes | None:
+        nonlocal asked
+        asked += 1
+        return None if name == "site-1" and asked == 4 else sites[name].answer(data)
+
+    coordinator = make_coordinator(plan, tmp_path, said)
+    coordinator.run_segment(Memory(sites, answer))
+    assert sum("is repeated: 1 of 2 sites" in sentence for sentence in said) == 1
+    assert coordinator.round == 3
+    simulated = run("fedper", federation, threads=1, **SMALL)
+    assert_same_models(final_models(tmp_path), simulated.personal_models())
+
+
+def test_a_dark_site_is_not_waited_for(tmp_path: Path) -> None:
+    federation, said = planted_federation(3), []
+    plan = make_plan(federation, "fedavg", rounds=4)
+    sites = make_sites(plan, federation, tmp_path)
+    exchange = Memory(sites, lambda name, data: None if name == "site-0" else sites[name].answer(data))
+    make_coordinator(plan, tmp_path, said).run_segment(exchange)
+    assert exchange.asked[:4] == [["site-0", "site-1", "site-2"]] * 2 + [["site-1", "site-2"]] * 2
+    assert "site-0 has missed two rounds; it is skipped until it is back" in said
+
+
+@pytest.mark.parametrize("killed", ["coordinator", "site", "both"])
+def test_killed_and_taken_up_is_bit_identical_to_uninterrupted(killed: str, tmp_path: Path) -> None:
+    """The coordinator dies after the sites have trained round 3 and before it has stored it."""
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedgkd", rounds=4)
+    for folder in ("whole", "broken"):
+        sites = make_sites(plan, federation, tmp_path / folder)
+        coordinator = make_coordinator(plan, tmp_path / folder)
+        if folder == "broken":
+            with pytest.raises(KeyboardInterrupt):
+                coordinator.run_segment(Memory(sites, DiesInRound(3, sites)))
+            if killed != "site":
+                coordinator = make_coordinator(plan, tmp_path / folder)
+            if killed != "coordinator":
+                sites = make_sites(plan, federation, tmp_path / folder)
+        coordinator.run_segment(Memory(sites))
+    for whole, broken in zip(final_models(tmp_path / "whole"), final_models(tmp_path / "broken"), strict=True):
+        assert all(torch.equal(whole.params[name], tensor) for name, tensor in broken.params.items())
+    first, second = ((tmp_path / folder / "run" / "metrics.jsonl").read_text() for folder in ("whole", "broken"))
+    assert [without_times(line) for line in first.splitlines()] == [without_times(line) for line in second.splitlines()]
+
+
+class DiesInRound:
+    """All sites answer, and then the coordinator dies."""
+
+    def __init__(self, round_: int, sites: dict[str, Site]) -> None:
+        self.round, self.sites = round_, sites
+
+    def __call__(self, name: str, data: bytes) -> bytes:
+        answer = self.sites[name].answer(data)
+        if Message.from_bytes(data).facts["round"] == self.round and name == list(self.sites)[-1]:
+            raise KeyboardInterrupt
+        return answer
+
+
+def without_times(line: str) -> dict[str, object]:
+    return {key: value for key, value in json.loads(line).items() if key != "seconds"}
+
+
+def test_a_segment_ends_after_its_rounds_and_the_next_goes_on(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rules={"segment": 2}, rounds=3)
+    sites = make_sites(plan, federation, tmp_path)
+    rounds = []
+    for _ in range(2):
+        coordinator = make_coordinator(plan, tmp_path)
+        coordinator.run_segment(Memory(sites))
+        rounds.append(coordinator.round)
+    assert rounds == [2, 3]
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["finished"]
+    assert status["informed"] == ["site-0", "site-1"]
+
+
+def test_a_site_that_missed_the_end_is_told_by_another_start(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rounds=2)
+    sites = make_sites(plan, federation, tmp_path)
+
+    def deaf(name: str, data: bytes) -> bytes | None:
+        at_the_end = Message.from_bytes(data).facts["kind"] == "finish"
+        return None if name == "site-1" and at_the_end else sites[name].answer(data)
+
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites, deaf))
+    assert (tmp_path / "site-0" / "result.json").exists()
+    assert not (tmp_path / "site-1" / "result.json").exists()
+    again = make_coordinator(plan, tmp_path)
+    again.run_segment(Memory(sites))
+    assert json.loads((tmp_path / "site-1" / "result.json").read_text())["rounds"] == 2
+    assert again.informed == {"site-0", "site-1"}
+
+
+def test_a_run_of_other_terms_is_not_continued(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rules={"segment": 1})
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    with pytest.raises(FederationError, match=r"has changed since .* \(hidden\)"):
+        make_coordinator(make_plan(federation, "fedavg", hidden=9), tmp_path)
+
+
+def test_a_site_does_nothing_but_what_its_own_file_says(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    ours, theirs = make_plan(federation, "fedavg"), make_plan(federation, "fedavg", local_epochs=50)
+    site = make_sites(ours, federation, tmp_path)["site-0"]
+    facts = {"kind": "round", "run": "r", "round": 1, "best_round": 0, "terms": theirs.terms()}
+    with pytest.raises(FederationError, match="is not ours: local_epochs differ; nothing was trained"):
+        site.answer(Message(facts, {}).to_bytes())
+    with pytest.raises(FederationError, match="asks for 'shell', which a site does not do"):
+        site.answer(Message(facts | {"terms": ours.terms(), "kind": "shell"}, {}).to_bytes())
+    with pytest.raises(FederationError, match="not a message"):
+        site.answer(b"pickle?")
+    assert not (tmp_path / "site-0" / "state").exists()
+
+
+def test_a_name_that_is_not_on_the_list_is_no_site(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation)
+    with pytest.raises(FederationError, match="'mallory' is not on the list"):
+        Site(plan, "mallory", federation.graphs[0], tmp_path, threads=1)
+
+
+def test_the_state_of_one_site_is_not_used_for_another(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, rounds=1)
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    with pytest.raises(FederationError, match="belongs to the site 'site-0'"):
+        Site(plan, "site-1", federation.graphs[1], tmp_path / "site-0", threads=1)
+
+
+def test_metrics_that_are_kept_do_not_leave_and_the_site_chooses_by_its_own(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg")
+    sites = make_sites(plan, federation, tmp_path)
+    sites["site-1"] = Site(plan, "site-1", federation.graphs[1], tmp_path / "site-1", threads=1, share_metrics=False)
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(record["loss_per_client"][0] is not None for record in records)
+    assert all(record["loss_per_client"][1] is None for record in records)
+    assert all(record["trained"]["per_client"]["val"][1] is None for record in records)
+    own = [json.loads(line) for line in (tmp_path / "site-1" / "metrics.jsonl").read_text().splitlines()]
+    best = max(own, key=lambda report: (report["trained_accuracy"]["val"], -report["round"]))
+    assert json.loads((tmp_path / "site-1" / "result.json").read_text())["best_round"] == best["round"]
+
+
+def test_a_new_run_starts_from_nothing(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedper")
+    sites = make_sites(plan, federation, tmp_path)
+    for attempt in ("first", "second"):
+        make_coordinator(plan, tmp_path / attempt).run_segment(Memory(sites))
+    lines = (tmp_path / "site-0" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
+    simulated = run("fedper", federation, threads=1, **SMALL)
+    assert_same_models(final_models(tmp_path), simulated.personal_models())
+
+
+def test_the_coordinators_files_hold_nothing_of_a_sites_graph_or_private_state(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedper", rules={"segment": 1})
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert names == ["checkpoint", "config.toml", "metrics.jsonl", "relations.bin", "status.json"]
+    stored = [load_file(path).keys() for path in (tmp_path / "run" / "checkpoint").glob("*.safetensors")]
+    assert all(name.startswith("server.convs") for names in stored for name in names)
+
+
+def test_the_model_file_predicts(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rounds=2)
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    probabilities = final_models(tmp_path)[0].probabilities(federation.graphs[0])
+    assert probabilities.sum(axis=1) == pytest.approx(1.0, abs=1e-5)

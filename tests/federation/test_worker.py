@@ -1,0 +1,97 @@
+"""Questions to a training process over a local socket: answered, refused, or asked again when it dies."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from fedgkd.federation.ask import NoAnswer, ask
+from fedgkd.federation.wire import FAILED, OK, receive, send
+
+
+@contextmanager
+def trainer(*lives: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A process stand-in whose n-th connection is served by the n-th of ``lives``."""
+    with TemporaryDirectory(prefix="fedgkd-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        address = str(Path(folder) / "worker")
+        listener.bind(address)
+        listener.listen()
+
+        def serve() -> None:
+            for live in lives:
+                connection, _ = listener.accept()
+                with connection:
+                    live(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield address
+
+
+def answers(connection: socket.socket) -> None:
+    send(connection, OK + receive(connection)[::-1])
+
+
+def refuses(connection: socket.socket) -> None:
+    receive(connection)
+    send(connection, FAILED + b"not agreed on")
+
+
+def dies(connection: socket.socket) -> None:
+    receive(connection)
+
+
+def dies_while_answering(connection: socket.socket) -> None:
+    receive(connection)
+    connection.sendall((100).to_bytes(8, "little") + b"half")
+
+
+def takes_its_time(connection: socket.socket) -> None:
+    time.sleep(0.5)
+    answers(connection)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+def test_an_answer_comes_back(size: int) -> None:
+    question = b"ab" * size
+    with trainer(answers) as address:
+        assert ask(address, question) == question[::-1]
+
+
+def test_a_slow_answer_is_waited_for() -> None:
+    with trainer(takes_its_time) as address:
+        assert ask(address, b"ab") == b"ba"
+
+
+def test_a_refusal_is_passed_on() -> None:
+    with trainer(refuses) as address, pytest.raises(NoAnswer, match="not agreed on"):
+        ask(address, b"ab")
+
+
+@pytest.mark.parametrize("death", [dies, dies_while_answering])
+def test_a_process_that_dies_is_asked_again(death: Callable[[socket.socket], None]) -> None:
+    with trainer(death, answers) as address:
+        assert ask(address, b"ab") == b"ba"
+
+
+def test_a_process_that_keeps_dying_is_given_up() -> None:
+    with trainer(dies, dies, dies) as address, pytest.raises(NoAnswer, match="died 3 times"):
+        ask(address, b"ab")
+
+
+def test_a_process_that_is_not_there_is_given_up_in_the_end() -> None:
+    with pytest.raises(NoAnswer, match=r"no training process for 0.5 s"):
+        ask("/nowhere/at/all", b"ab", patience=0.5)
+
+
+def test_an_answer_that_nobody_wants_any_more_is_not_waited_for() -> None:
+    until = time.monotonic() + 0.5
+    with trainer(lambda connection: time.sleep(5)) as address, pytest.raises(NoAnswer, match="the job ended first"):
+        ask(address, b"ab", lambda: time.monotonic() < until)
