@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -70,11 +71,18 @@ def test_compare_runs_the_grid_and_shows_the_table(tmp_path: Path) -> None:
     assert "synthetic-2-non-overlapping-fedgkd-seed0" in lines[0]
     assert "FedGKD" in done.stdout
     assert "3 clients" in done.stdout
+    assert "Cost: Synthetic, non-overlapping, 3 clients" in done.stdout
     assert f"fedgkd report {tmp_path / 'out'}" in done.stdout.replace("\n", "")
+    with (tmp_path / "out" / "tables.csv").open() as file:
+        assert [(row["clients"], row["algorithm"], row["seeds"]) for row in csv.DictReader(file)] == [
+            (clients, algorithm, "2") for clients in "23" for algorithm in ("local", "fedgkd")
+        ]
+    assert "Cost: Synthetic" in (tmp_path / "out" / "tables.md").read_text()
+    assert r"\toprule" in (tmp_path / "out" / "tables.tex").read_text()
 
     again = fedgkd(*command)
     assert again.exit_code == 0
-    assert again.stderr == "8 of 8 runs are finished already\n"
+    assert again.stderr == "finished already: 8 of 8 runs\n"
     assert again.stdout == done.stdout
 
     more = fedgkd(*command, "--algorithms", "fedavg", "--json")
@@ -114,7 +122,7 @@ def test_dry_run_lists_and_writes_nothing(tmp_path: Path, graphs: Path) -> None:
     done = fedgkd(*command, "--out", tmp_path / "out", "--dry-run")
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "out").exists()
-    assert done.stdout.count("3 measured rounds, if all 100 run") == 4
+    assert done.stdout.count("3 measured rounds") == 4
     assert "in all about" in done.stdout
     assert fedgkd(*command, "--rounds", "1", "--seeds", "1", "--out", tmp_path / "out").exit_code == 0
     plan = json.loads(fedgkd(*command, "--rounds", "1", "--out", tmp_path / "out", "--dry-run", "--json").stdout)
@@ -196,7 +204,7 @@ def test_tuned_settings_go_to_compare_and_run(tmp_path: Path, graphs: Path) -> N
         "--rounds", "2", *small, "--configs", tuned, "--out", tmp_path / "out", "--json",
     )  # fmt: skip
     assert compared.exit_code == 0, compared.output
-    assert "1 of 2 runs have tuned settings; the others have the defaults" in compared.stderr
+    assert "with tuned settings: 1 of 2 runs; the others have the defaults" in compared.stderr
     first, second = json.loads(ran.stdout), json.loads(compared.stdout)[0]["result"]
     assert first["per_client"] == second["per_client"]
 

@@ -10,8 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedgkd.cli import app, console
-from fedgkd.cli.report import print_tables
-from fedgkd.cli.tables import print_table
+from fedgkd.cli.tables import print_report, print_table
 from fedgkd.reporting.report import read_report
 from fedgkd.reporting.tables import Column, Table, Value
 from tests.reporting.written import write_comparison, write_run, write_study
@@ -52,14 +51,14 @@ def test_json(tmp_path: Path) -> None:
     found = json.loads(out)
     assert [(row["algorithm"], row["rank"]) for row in found["results"]] == [("local", 2), ("fedgkd", 1)]
     assert found["results"][1]["p_value"] is None
-    assert found["studies"][0]["value"] == 0.1
+    assert [found["studies"][0][name] for name in ("varied", "value", "algorithm")] == ["tau", 0.1, "fedgkd"]
     assert found["files"][0] == str(tmp_path / "report" / "report.html")
 
 
 def test_details_only_while_there_are_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for clients in range(1, 6):
         write_run(tmp_path / str(clients), per_client=[0.8] * clients)
-    print_tables(read_report(tmp_path))
+    print_report(read_report(tmp_path))
     out = capsys.readouterr().out
     assert "Test accuracy, non-overlapping" in out
     assert "Cost:" not in out
@@ -76,6 +75,18 @@ def test_wide_tables_are_cut(capsys: pytest.CaptureFixture[str], monkeypatch: py
         ["FedGKD", "82.00"],
     ]
     assert lines[-1] == ["A", "note."]
+
+
+def test_heads_break_and_figures_do_not(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "out", Console(width=40))
+    columns = (Column("method", numeric=False), *(Column(f"a long head {k}") for k in range(3)))
+    print_table(Table("key", "Wide", columns, ((Value("FedGKD"), *[Value("80.00 ± 1.0")] * 3),)))
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 40 for line in lines)
+    assert [line.split() for line in lines if line.startswith("FedGKD")] == [
+        ["FedGKD", *["80.00", "±", "1.0"] * 2],
+        ["FedGKD", "80.00", "±", "1.0"],
+    ]
 
 
 def test_warnings_go_to_stderr(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ from typer.testing import CliRunner, Result
 from fedgkd.cli import app
 from fedgkd.data.npz import save_graph
 from fedgkd.data.own import write_federation
+from fedgkd.experiments.directory import RunDirectory
+from fedgkd.experiments.federations import build_federation
 from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.experiments.runner import Run
 from tests.data.files import write_tables
 from tests.graphs import planted_federation, random_graph
 
@@ -270,8 +273,11 @@ def test_resume_where_no_run_is(tmp_path: Path) -> None:
 
 def test_resume_of_a_changed_config(finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(finished, folder)
-    (folder / "result.json").unlink()
+    settings, directory = RunDirectory(finished).load_config(), RunDirectory(folder)
+    directory.create(settings)
+    stopped = Run(settings, build_federation(settings.run, None), directory)
+    stopped.start()
+    stopped.step()
     config = folder / "config.toml"
     config.write_text(config.read_text().replace("\nlr = 0.01", "\nlr = 0.02"))
     assert error("resume", folder) == "config.toml has changed since the checkpoint (lr); start a new run instead"

@@ -138,7 +138,7 @@ def test_the_end_leaves_relations_and_result(tmp_path: Path) -> None:
 def test_a_damaged_result_is_one_sentence(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.result_file.write_text("{")
-    with pytest.raises(RunError, match=r"result.json is damaged: "):
+    with pytest.raises(RunError, match=r"result.json is damaged \("):
         directory.read_result()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -201,13 +202,13 @@ def test_a_hopeless_trial_is_pruned(graphs: Path, tmp_path: Path, monkeypatch: p
     assert rounds[50:] == list(range(1, 11)), "ten rounds are never pruned"
 
 
-def test_a_repeated_proposal_costs_no_runs(graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tuning = _tuning(graphs, trials=2, space={"lr": (0.01, 0.02, 0.03)})
-    first = tune(replace(tuning, trials=1), tmp_path / "out")
-    monkeypatch.setattr(tune_module.Proposals, "sample_relative", lambda *_: {"lr": 0.01})
-    rounds: list[int] = []
-    outcome = tune(tuning, tmp_path / "out", watch=Watch(on_round=lambda done, record: rounds.append(done)))
-    assert (outcome.complete, outcome.value, rounds) == (2, first.value, [])
+def test_no_combination_is_tried_twice(graphs: Path, tmp_path: Path) -> None:
+    space = {"lr": (0.01, 0.02, 0.03), "local_epochs": (1, 2, 3)}
+    tuning = _tuning(graphs, trials=6, space=space)
+    tune(tuning, tmp_path / "out")
+    tune(replace(tuning, trials=9), tmp_path / "out")
+    tried = [tuple(params.values()) for params, _ in _tried(tmp_path / "out", tuning)]
+    assert sorted(tried) == list(itertools.product(*space.values()))
 
 
 def test_the_winner_is_a_file_for_run_and_compare(graphs: Path, tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_the_winner_is_a_file_for_run_and_compare(graphs: Path, tmp_path: Path) 
     assert tuned_file(tmp_path, tuning.places[0], Method("local")) == file
     lines = file.read_text().splitlines()
     assert lines[0] == (
-        f"# Tuned by fedgkd: 2 trials, 0 of them pruned; mean validation accuracy {outcome.value:.4f} over 2 runs each."
+        f"# Tuned by fedgkd. Trials: 2, of which pruned: 0. Mean validation accuracy: {outcome.value:.4f} (runs: 2)."
     )
     assert lines[1] == "# fedgkd tune --this"
     values = tomllib.loads(file.read_text())

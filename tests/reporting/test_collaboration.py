@@ -39,6 +39,20 @@ def test_clients_with_similar_labels_are_neighbours() -> None:
     assert label_order(clients(LABELS[:1])).tolist() == [0]
 
 
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["client-0", "client-1"], {"0", "1"}),
+        (["north", "a-very-long-hospital-name"], {"north", "a-very-long…"}),
+        (["a-long-name-of-north", "a-long-name-of-south"], {"a-long-name-of-north", "a-long-name-of-south"}),
+    ],
+)
+def test_long_names_are_cut_unless_they_would_look_the_same(tmp_path: Path, names: list[str], labels: set[str]) -> None:
+    write_run(tmp_path / "a", per_client=[0.8] * 2, relations="RSQ", result={"client_names": names})
+    (found,) = collaborations_of(tmp_path)
+    assert set(found.labels) == labels
+
+
 def test_matrices_follow_the_order(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", per_client=[0.8] * 4, relations="RSQ", labels=LABELS)
     (found,) = collaborations_of(tmp_path)

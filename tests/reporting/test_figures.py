@@ -147,6 +147,14 @@ def test_long_lines_have_bands_and_points_have_bars(tmp_path: Path) -> None:
     assert point["error_y"]["array"] == pytest.approx([0.707107])
 
 
+@pytest.mark.parametrize(("rounds", "marks"), [(4, {"dtick": 1}), (30, {})])
+def test_there_are_no_half_rounds(tmp_path: Path, rounds: int, marks: dict[str, int]) -> None:
+    write_run(tmp_path / "a", rounds=rounds, max_rounds=rounds)
+    (cell,) = read_report(tmp_path).comparison.cells
+    axis = chart_spec(convergence(cell), legend=False)["layout"]["xaxis"]
+    assert {name: value for name, value in axis.items() if name == "dtick"} == marks
+
+
 def test_files_of_every_kind(full: Report, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

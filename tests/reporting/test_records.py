@@ -181,6 +181,21 @@ def test_a_result_of_something_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("test_accuracy", "high", 'test_accuracy cannot be "high"'),
+        ("per_client", None, "per_client cannot be null"),
+        ("per_client", [0.5], r"per_client cannot be \[0.5\]"),
+        ("seed", 7, "config.toml is not that of the result beside it"),
+    ],
+)
+def test_a_result_with_strange_figures(tmp_path: Path, field: str, value: object, sentence: str) -> None:
+    write_run(tmp_path / "run", result={field: value})
+    with pytest.raises(RunError, match=f"{sentence}; remove the run's folder, or repeat the run"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("line", "words"),
     [("{broken", "line 2, is not JSON"), ('{"round": 2}', "line 2, is not the record of a round")],
 )
@@ -190,6 +205,15 @@ def test_a_broken_line_of_metrics_is_named(tmp_path: Path, line: str, words: str
     (folder / "metrics.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]))
     with pytest.raises(RunError, match=rf"run/metrics\.jsonl, {words}"):
         load_rounds(tmp_path)
+
+
+def test_a_comparison_without_a_finished_run(tmp_path: Path) -> None:
+    (write_run(tmp_path / "a") / "result.json").unlink()
+    with pytest.raises(RunError, match=f"go on with: fedgkd resume {tmp_path / 'a'}"):
+        read_records(tmp_path)
+    (tmp_path / "grid.json").write_text("{}")
+    with pytest.raises(RunError, match=r"1 unfinished\); go on with: the command that began them \(see grid.json\)"):
+        read_records(tmp_path)
 
 
 def test_missing_rounds(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedgkd.reporting.comparison import Cell, compare_runs
 from fedgkd.reporting.records import read_records
@@ -23,6 +24,20 @@ def test_wilcoxon() -> None:
     assert wilcoxon(np.array([0.01, 0.02, 0.03, 0.04, 0.05, 0.06])) == pytest.approx(2 / 64)
     assert wilcoxon(np.zeros(5)) == 1.0
     assert wilcoxon(np.array([1e-16, -1e-16, 0.0])) == 1.0
+
+
+def test_wilcoxon_with_ties() -> None:
+    # Ranks 1.5, 1.5 and 3, of which the positive ones sum to 4.5: so do three of eight ways of signs, or more.
+    assert wilcoxon(np.array([0.1, -0.1, 0.2])) == pytest.approx(2 * 3 / 8)
+    # The same differences, as floating point has them, are ties all the same.
+    assert wilcoxon(np.array([0.3 - 0.2, 0.7 - 0.8, 0.2])) == pytest.approx(2 * 3 / 8)
+    assert wilcoxon(np.array([0.1, 0.0, -0.1, 0.2])) == pytest.approx(2 * 3 / 8)
+
+
+@pytest.mark.parametrize("pairs", [12, 1000])
+def test_wilcoxon_agrees_with_scipy(pairs: int) -> None:
+    differences = np.random.default_rng(0).normal(0.1, 1, pairs)
+    assert wilcoxon(differences) == pytest.approx(stats.wilcoxon(differences).pvalue)
 
 
 def test_holm() -> None:

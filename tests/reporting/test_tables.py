@@ -133,6 +133,26 @@ def test_the_frame_has_a_row_per_cell_and_method(five_clients: Report) -> None:
     assert frame["difference"].tolist() == pytest.approx([-0.1044, -0.0137])
 
 
+def test_the_frame_has_studies_without_ranks(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "fedgkd")
+    write_study(tmp_path / "tau", "tau", [0.1, 0.5])
+    write_run(tmp_path / "tau" / "a", tau=0.1)
+    write_run(tmp_path / "tau" / "b", tau=0.5, per_client=[0.6] * 3)
+    report = read_report(tmp_path)
+    frame = summary_frame(report.comparison, report.studies)
+    assert frame["varied"].fillna("").tolist() == ["", "tau", "tau"]
+    assert frame["value"].tolist()[1:] == [0.1, 0.5]
+    assert frame["test_accuracy"].tolist() == pytest.approx([0.8, 0.8, 0.6])
+    assert frame["rank"].isna().tolist() == [False, True, True]
+
+
+def test_one_client_is_not_many(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", per_client=[0.8])
+    report = read_report(tmp_path)
+    assert report.comparison.cells[0].title == "Cora, non-overlapping, 1 client"
+    assert report.tables[0].columns[1].head == "1 client"
+
+
 def test_studies_keep_out_of_the_comparison(tmp_path: Path) -> None:
     write_study(tmp_path / "tau", "tau", [0.5, 0.1])
     for seed in (0, 1):
@@ -166,7 +186,10 @@ def test_the_motivating_study_in_numbers(tmp_path: Path) -> None:
         ["embeddings: linear CKA", "0.980 ± 0.014", "0.920 ± 0.028"],
         ["task feature x_h: relation r", "0.850 ± 0.071", "0.200 ± 0.141"],
         ["task feature y: relation r", "0.850 ± 0.071", "0.200 ± 0.141"],
+        ["control, embeddings: relation r", "0.900 ± 0.141", "0.300 ± 0.141"],
+        ["control, FED-PUB's embeddings: cosine", "0.900 ± 0.141", "0.300 ± 0.141"],
     ]
+    assert table.notes[-1] == "Mean ± sample standard deviation over 2 seeds."
 
 
 def test_failed_runs_are_listed(tmp_path: Path) -> None:

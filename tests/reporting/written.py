@@ -110,7 +110,8 @@ def write_study(folder: Path, setting: str, values: Sequence[Any]) -> None:
 def write_motivation(folder: Path, nodes: int = 20) -> None:
     folder.mkdir(parents=True)
     relation = {kind: {"same": [0.9, 0.8], "flipped": [0.1, 0.3]} for kind in ("x_h", "y")}
-    facts = {"study": "motivation", "dataset": "cora", "accuracy": {}, "relation": relation}
+    controls = {name: {"same": [0.8, 1.0], "flipped": [0.2, 0.4]} for name in ("embedding_relation", "fedpub_cosine")}
+    facts = {"study": "motivation", "dataset": "cora", "accuracy": {}, "relation": relation, "controls": controls}
     similarity = {"measure": "linear CKA", "same": [0.97, 0.99], "flipped": [0.9, 0.94]}
     (folder / "motivation.json").write_text(json.dumps({**facts, "embedding_similarity": similarity}))
     draw = np.random.default_rng(0)

@@ -227,16 +227,17 @@ class _Grid:
             prepare()
             todo = [cell for cell, state in self._states().items() if state is not State.FINISHED]
             self._say_what_is_there(len(self.cells) - len(todo))
-            with grid_progress(len(todo)) as report:
-                run_cells(todo, Surroundings(self.data_dir, self.log), self.jobs, report)
+            if todo:
+                with grid_progress(len(todo)) as report:
+                    run_cells(todo, Surroundings(self.data_dir, self.log), self.jobs, report)
 
     def _say_what_is_there(self, finished: int) -> None:
         if finished:
-            console.err.print(f"{finished} of {len(self.cells)} runs are finished already")
+            console.err.print(f"finished already: {finished} of {len(self.cells)} runs")
         tuned = sum(any(origin.endswith(".toml") for origin in cell.config.origins.values()) for cell in self.cells)
         if tuned:
             rest = "" if tuned == len(self.cells) else "; the others have the defaults"
-            console.err.print(f"{tuned} of {len(self.cells)} runs have tuned settings{rest}")
+            console.err.print(f"with tuned settings: {tuned} of {len(self.cells)} runs{rest}")
 
     def show_plan(self, json: bool) -> None:
         from fedgkd.experiments.estimate import estimate, total
@@ -255,17 +256,27 @@ class _Grid:
         failed = [outcome for outcome in outcomes if "error" in outcome]
         if json:
             console.print_json(outcomes)
-        else:
-            if len(failed) < len(outcomes):
-                _print_tables(self.out)
-            console.out.print(f"\nruns: {self.out}", soft_wrap=True)
-            console.out.print(f"a page with all of it: fedgkd report {self.out}", soft_wrap=True)
+        if len(failed) < len(outcomes):
+            self._show_tables(json)
         if failed:
             console.print_error(
                 f"{len(failed)} of {len(outcomes)} runs failed, {failed[0]['run']} with: {failed[0]['error']} "
                 "(failed.json in each one's folder; the same command tries them again)"
             )
             raise typer.Exit(1)
+
+    def _show_tables(self, json: bool) -> None:
+        """Write the tables beside the runs, and show them."""
+        from fedgkd.cli.tables import print_report
+        from fedgkd.reporting.report import read_report
+        from fedgkd.reporting.writing import write_tables
+
+        found = read_report(self.out)
+        files = write_tables(found, self.out)
+        if not json:
+            print_report(found)
+            console.out.print(f"\nthe tables: {', '.join(map(str, files))}", soft_wrap=True)
+            console.out.print(f"with figures, as a page: fedgkd report {self.out}", soft_wrap=True)
 
     def _states(self) -> dict[Cell, State]:
         from fedgkd.experiments.grid import state
@@ -335,7 +346,7 @@ def _motivation(dataset: str, seeds: int, given: Given, out: Path, data_dir: Pat
     if json:
         console.print_json(record)
     else:
-        _print_motivation(record, out)
+        _print_motivation(out)
 
 
 # --- on screen -------------------------------------------------------------------------------------------------------
@@ -345,7 +356,8 @@ def _print_plan(
     states: dict[Cell, State], estimates: dict[str, Estimate], seconds: float, unknown: Sequence[Cell]
 ) -> None:
     table = console.new_table("Runs")
-    table.add_column("run", style="bold")
+    # Names differ at their ends, which must not be cut off.
+    table.add_column("run", style="bold", no_wrap=True)
     table.add_column("state")
     table.add_column("estimate", justify="right")
     table.add_column("from")
@@ -354,7 +366,7 @@ def _print_plan(
         time = console.NOTHING if record["seconds"] is None else _duration(record["seconds"])
         table.add_row(cell.name, state, time, record["basis"])
     console.out.print(table)
-    more = f", and {len(unknown)} runs that there was no time to measure" if unknown else ""
+    more = f" without those that there was no time to measure ({len(unknown)})" if unknown else ""
     console.out.print(f"\nin all about {_duration(seconds)}{more}; less where runs stop early")
 
 
@@ -370,7 +382,7 @@ def _plan_record(cell: Cell, state: State, estimates: dict[str, Estimate]) -> di
 
 def _duration(seconds: float) -> str:
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
@@ -385,46 +397,31 @@ def _outcome(cell: Cell) -> dict[str, Any]:
     return {"run": cell.name, "error": read_failure(cell)}
 
 
-def _print_tables(out: Path) -> None:
-    """What the runs in a folder show, in short."""
-    from fedgkd.cli.tables import print_table
-    from fedgkd.reporting.report import read_report
-
-    found = read_report(out)
-    for warning in found.warnings:
-        console.err.print(f"warning: {warning}", soft_wrap=True)
-    for table in (*found.tables, *found.study_tables):
-        if not table.cell:  # those of single federations are for the report
-            print_table(table)
-
-
 def _show_winner(outcome: Any, file: Path, json: bool) -> None:
     if outcome.elsewhere:
-        console.err.print(f"{outcome.elsewhere} trials are still under way in other processes; the last one counts all")
+        console.err.print(
+            f"trials still under way in other processes: {outcome.elsewhere}; the last process counts all"
+        )
     facts = {"val_accuracy": outcome.value, "complete": outcome.complete, "pruned": outcome.pruned}
     if json:
         console.print_json({"params": dict(outcome.params), "file": str(file)} | facts)
         return
-    table = console.new_table(f"best of {outcome.complete + outcome.pruned} trials")
+    table = console.new_table("the best trial")
     table.add_column("setting", style="bold")
     table.add_column("value", justify="right")
     for name, value in outcome.params.items():
         table.add_row(name, str(value))
     table.add_row("validation accuracy", console.share(outcome.value))
     console.out.print(table)
-    console.out.print(f"{outcome.pruned} trials were pruned; the settings: {file}", soft_wrap=True)
+    console.out.print(f"trials: {outcome.complete + outcome.pruned}, of which pruned: {outcome.pruned}")
+    console.out.print(f"the settings: {file}", soft_wrap=True)
 
 
-def _print_motivation(record: dict[str, Any], out: Path) -> None:
-    table = console.new_table(f"one graph, two labellings: {record['dataset']}, mean over {len(record['seeds'])} seeds")
-    table.add_column("measure")
-    table.add_column("same task", justify="right")
-    table.add_column("labels flipped", justify="right")
-    rows = {"embeddings of the nodes, linear CKA": record["embedding_similarity"]}
-    rows |= {f"relation r of task feature {kind}": pair for kind, pair in record["relation"].items()}
-    rows |= {"control: r of the embeddings": record["controls"]["embedding_relation"]}
-    rows |= {"control: cosine of FED-PUB's embeddings": record["controls"]["fedpub_cosine"]}
-    for name, pair in rows.items():
-        table.add_row(name, *(console.decimal(sum(pair[key]) / len(pair[key])) for key in ("same", "flipped")))
-    console.out.print(table)
-    console.out.print(f"figures and coordinates: {out}", soft_wrap=True)
+def _print_motivation(out: Path) -> None:
+    from fedgkd.cli.tables import print_table
+    from fedgkd.reporting.motivation import read_motivation
+    from fedgkd.reporting.tables import motivation_table
+
+    print_table(motivation_table(read_motivation(out, out.name)))
+    console.out.print(f"numbers and coordinates: {out}", soft_wrap=True)
+    console.out.print(f"with the pictures: fedgkd report {out}", soft_wrap=True)

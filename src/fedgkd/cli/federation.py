@@ -15,7 +15,7 @@ from rich.table import Table
 from fedgkd.cli import console
 from fedgkd.cli.console import NOTHING
 from fedgkd.cli.options import Command, Json, Label
-from fedgkd.errors import FederationError, SettingError
+from fedgkd.errors import FederationError, FedGKDError, SettingError
 
 if TYPE_CHECKING:
     from fedgkd.federation.admin import Admin
@@ -96,16 +96,31 @@ def check(kit: KitFolder, graph: OwnGraph, label: Label = "label") -> None:
     from fedgkd.federation.network import check_coordinator
 
     found = Kit.open(kit, "site")
-    end = found.check_certificate()
-    console.out.print(f"certificate: {found.name}, valid until {end:%Y-%m-%d}; the clock is within its time")
-    if found.name not in found.plan.sites:
-        raise FederationError(f"'{found.name}' is not on the list of sites in federation.toml")
-    nodes = found.plan.open_graph(graph, label)
-    console.out.print(
-        f"graph: {nodes.num_nodes:,} nodes, {nodes.num_features:,} features, {nodes.num_classes} classes, as agreed"
-    )
-    check_coordinator(found)
-    console.out.print(f"coordinator: {found.plan.rules.host}:{found.plan.rules.port} answers and knows this site")
+    rules = found.plan.rules
+
+    def certificate() -> str:
+        end = found.check_certificate()
+        if found.name not in found.plan.sites:
+            raise FederationError(f"'{found.name}' is not on the list of sites in federation.toml")
+        return f"certificate: {found.name}, valid until {end:%Y-%m-%d}; the clock is within its time"
+
+    def data() -> str:
+        own = found.plan.open_graph(graph, label)
+        return f"graph: {own.num_nodes:,} nodes, {own.num_features:,} features, {own.num_classes} classes, as agreed"
+
+    def coordinator() -> str:
+        check_coordinator(found)
+        return f"coordinator: {rules.host}:{rules.port} answers, and both sides accept each other's certificate"
+
+    problems = 0
+    for test in (certificate, data, coordinator):
+        try:
+            console.out.print(test(), soft_wrap=True)
+        except FedGKDError as problem:
+            console.print_error(str(problem))
+            problems += 1
+    if problems:
+        raise typer.Exit(2)
 
 
 @app.command()

@@ -164,7 +164,7 @@ def _round_facts(record: dict[str, Any]) -> str:
 def _result_facts(result: dict[str, Any]) -> str:
     return (
         f"test {_percent(result['test_accuracy'])}  val {_percent(result['val_accuracy'])}  "
-        f"{result['rounds']} rounds  {result['seconds']:.1f} s"
+        f"rounds {result['rounds']}  {result['seconds']:.1f} s"
     )
 
 

@@ -5,7 +5,7 @@ clients.json      who the clients are: names, nodes per split, label counts
 metrics.jsonl     one line per round
 relations.npz     R, S and Q of every round (relations.bin while the run goes on)
 result.json       the figures of the finished run
-checkpoint/       the state after the last rounds
+checkpoint/       the state after the last rounds, until the run is finished
 models/           one file per client: its personal model
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.state = Slots(path / "checkpoint", "state")
-        self.kept = Slots(path / "checkpoint", "best")
+        self._checkpoint = path / "checkpoint"
+        self.state, self.kept = Slots(self._checkpoint, "state"), Slots(self._checkpoint, "best")
 
     @property
     def config_file(self) -> Path:
@@ -112,18 +113,22 @@ class RunDirectory:
         atomic_write_text(self.metrics_file, "".join(lines), RunError)
 
     def finish(self, result: dict[str, Any], num_clients: int) -> None:
-        """Write the relations and, last of all, the result: its presence means that the run is whole."""
+        """Write the relations and, last of all, the result: its presence means that the run is whole.
+
+        What was only needed to go on is removed; it takes several times the room of the models.
+        """
         log = np.fromfile(self._relations_log, np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
         with atomic_write(self.relations_file, RunError) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, R=log[:, 0], S=log[:, 1], Q=log[:, 2])
         atomic_write_text(self.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n", RunError)
         self._relations_log.unlink()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def read_result(self) -> dict[str, Any]:
         try:
             return dict(json.loads(self.result_file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            raise RunError(f"{self.result_file} is damaged: {error}") from error
+            raise RunError(f"{self.result_file} is damaged ({error}); remove the run's folder and repeat it") from error
 
 
 def next_free(folder: Path, name: str) -> Path:

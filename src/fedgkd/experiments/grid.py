@@ -165,7 +165,7 @@ def _config(place: Place, method: Method, seed: int, given: Given) -> Config:
         *sources,
         ("command line", given.options),
         ("--set", {name: value for name, value in given.assignments.items() if name in has}),
-        ("what is varied", method.changes),
+        ("settings to vary", method.changes),
         ("grid", {**place.settings, "algorithm": method.algorithm, "seed": seed}),
     )
 

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fedgkd.algorithms.fedpub import proxy_graph
 from fedgkd.atomic import atomic_write, atomic_write_text
+from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import RELATIONS, cosine
 from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
@@ -41,6 +42,7 @@ from fedgkd.experiments.grid import COORDINATES, IMMATERIAL, Cell, Given, Method
 from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events, Run
 from fedgkd.experiments.workers import FINISHED, ROUND, STARTED, News, Report
+from fedgkd.models import Network
 
 Array = NDArray[np.float64]
 
@@ -82,26 +84,34 @@ def examine(graph: Graph, training: Config, distillation: Config, events: Events
     run = Run(training, two_labellings(graph, training), None, events)
     run.start()
     result = run.execute()
-    (batch,) = run.engine.batches
     network = training.network(graph.num_features, graph.num_classes)
+    made = run.engine.collect(lambda batch: _made_by_models(batch, network, distillation.method))
     relate = RELATIONS[distillation.method.relation]
-    with torch.no_grad():
-        h = network.embed(batch.kept, batch.graph)
-        common = network.embed(batch.kept, proxy_graph(batch.seed, graph.num_features, batch.device)).mean(dim=1)
-    relation = {
-        kind: relate(distil(batch, network, batch.kept, replace(distillation.method, task_feature=kind)))
-        for kind in TASK_FEATURES
-    }
-    embeddings = h.double().cpu().numpy()
+    embeddings = made["h"].double().cpu().numpy()
     coordinates = [principal_components(points) for points in embeddings]
     return Findings(
         result=result,
         accuracy=dict(zip(TASKS, result["per_client"], strict=True)),
         cka=_pairs(np.array([[linear_cka(a, b) for b in embeddings] for a in embeddings])),
-        relation={kind: _pairs(matrix) for kind, matrix in relation.items()},
-        controls={"embedding_relation": _pairs(relate(h)), "fedpub_cosine": _pairs(cosine(common))},
+        relation={kind: _pairs(relate(made[f"distilled {kind}"])) for kind in TASK_FEATURES},
+        controls={
+            "embedding_relation": _pairs(relate(made["h"])),
+            "fedpub_cosine": _pairs(cosine(made["fedpub"])),
+        },
         coordinates={task: facing(coordinates[k], coordinates[0]) for k, task in enumerate(TASKS)},
     )
+
+
+def _made_by_models(batch: ClientBatch, network: Network, settings: Any) -> Tensors:
+    """Of every task's model: embeddings of the nodes, FED-PUB's embedding, and each kind of distilled task feature."""
+    with torch.no_grad():
+        h = network.embed(batch.kept, batch.graph)
+        fedpub = network.embed(batch.kept, proxy_graph(batch.seed, network.num_features, batch.device)).mean(dim=1)
+    distilled = {
+        f"distilled {kind}": distil(batch, network, batch.kept, replace(settings, task_feature=kind))
+        for kind in TASK_FEATURES
+    }
+    return {"h": h, "fedpub": fedpub, **distilled}
 
 
 def two_labellings(graph: Graph, config: Config) -> Federation:

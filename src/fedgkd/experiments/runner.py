@@ -36,9 +36,8 @@ from fedgkd.training.evaluation import TEST, VAL
 from fedgkd.training.local import MODEL
 
 _FLOAT = 4
-# A training step works on the weights, their gradient and two moments, and on a few activations of each node.
-_STEP_COPIES = 4
-_STEP_ACTIVATIONS = 6
+# A training step holds about as many activations of each node at a time.
+_ACTIVATIONS = 6
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ class Run:
             settings.seed,
             self.device,
             threads,
-            node_bytes=_STEP_ACTIVATIONS * network.hidden * _FLOAT,
-            client_bytes=_STEP_COPIES * sum(self._sizes.values()) * _FLOAT,
+            node_bytes=_ACTIVATIONS * network.hidden * _FLOAT,
+            client_bytes=sum(self._sizes.values()) * _FLOAT,
         )
         start = self.algorithm.model.initial(settings.seed, 1, self.device)
         self.models: Tensors = {

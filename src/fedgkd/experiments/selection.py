@@ -34,4 +34,8 @@ def choose_preferred(clients: ClientBatch, report: Tensors) -> None:
 def keep_model(clients: ClientBatch) -> None:
     """Keep what each client has set aside, or else its model as it is now."""
     model = part(clients.state, PREFERRED) or personal_model(clients)
-    clients.kept = {name: tensor.clone() for name, tensor in model.items()}
+    for name, tensor in model.items():
+        if name in clients.kept:
+            clients.kept[name].copy_(tensor)
+        else:
+            clients.kept[name] = tensor.clone()

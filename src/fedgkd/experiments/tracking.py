@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -122,6 +123,8 @@ def _mlflow_experiment() -> tuple[Any, str]:
     from mlflow.exceptions import MlflowException
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    # Left alone, it knocks for minutes at a server that is not there.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     try:
         client = MlflowClient()
         experiment = client.get_experiment_by_name(MLFLOW_EXPERIMENT)

@@ -175,8 +175,8 @@ def write_winner(tuning: Tuning, outcome: Outcome, out: Path, command: str) -> P
     chosen -= {*IMMATERIAL, *(["clients"] if len(tuning.places) > 1 else [])}
     values = {name: NONE if value is None else value for name, value in config.values().items() if name in chosen}
     text = (
-        f"{_FIRST_WORDS}: {outcome.complete + outcome.pruned} trials, {outcome.pruned} of them pruned; mean validation "
-        f"accuracy {outcome.value:.4f} over {len(tuning.configs(outcome.params))} runs each.\n"
+        f"{_FIRST_WORDS}. Trials: {outcome.complete + outcome.pruned}, of which pruned: {outcome.pruned}. "
+        f"Mean validation accuracy: {outcome.value:.4f} (runs: {len(tuning.configs(outcome.params))}).\n"
         f"# {command}\n\n{tomli_w.dumps(values)}"
     )
     atomic_write_text(winner_file(tuning, out), text, RunError)
@@ -219,9 +219,6 @@ class _Objective:
             raise _Surplus
         params = {name: trial.suggest_categorical(name, values) for name, values in self._tuning.space.items()}
         self._watch.on_start(_count(trial.study, *_ENDED), params)
-        repeated = _same_params(trial)
-        if repeated is not None:
-            return _value_of(repeated)
         scores: list[float] = []
         for config in self._tuning.configs(params):
             scores.append(self._run(config, trial, scores))
@@ -264,17 +261,6 @@ def _validation(accuracy: float | None) -> float:
     if accuracy is None:
         raise SettingError("there are no validation nodes to tune by; raise val_ratio")
     return accuracy
-
-
-def _same_params(trial: Trial) -> FrozenTrial | None:
-    ended = trial.study.get_trials(deepcopy=False, states=_ENDED)
-    return next((other for other in ended if other.params == trial.params), None)
-
-
-def _value_of(trial: FrozenTrial) -> float:
-    if trial.value is None or trial.state == TrialState.PRUNED:
-        raise TrialPruned
-    return trial.value
 
 
 # --- the study -------------------------------------------------------------------------------------------------------

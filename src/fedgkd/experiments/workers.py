@@ -68,15 +68,17 @@ def attempt(cell: Cell, surroundings: Surroundings, report: Report) -> None:
     report(News(cell, STARTED))
     try:
         result = _bring_to_end(cell, surroundings, report)
-    except FedGKDError as error:
-        record_failure(cell, str(error))
-        report(News(cell, FAILED, str(error)))
     except Exception as error:  # noqa: BLE001  whatever is wrong with one run must not end the others
-        sentence = f"{type(error).__name__}: {error}"
-        record_failure(cell, sentence, traceback=traceback.format_exc())
-        report(News(cell, FAILED, sentence))
+        details = {} if isinstance(error, FedGKDError) else {"traceback": traceback.format_exc()}
+        record_failure(cell, reason(error), **details)
+        report(News(cell, FAILED, reason(error)))
     else:
         report(News(cell, FINISHED, result))
+
+
+def reason(error: Exception) -> str:
+    """Why a run failed: the sentence of an error of ours, or what kind of error an algorithm of the user's own has."""
+    return str(error) if isinstance(error, FedGKDError) else f"{type(error).__name__}: {error}"
 
 
 def record_failure(cell: Cell, sentence: str, **details: str) -> None:

@@ -23,6 +23,7 @@ Edge = tuple[int, int, float]
 MOST_ROUNDS = 40
 MOST_CLIENTS = 100
 _STRONGEST = 3
+_LONG_NAME = 12
 _LARGEST_SPRINGS = 60
 
 MEANINGS = {
@@ -81,8 +82,10 @@ class Collaboration:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Short names, for the axes."""
-        return tuple(name.removeprefix("client-") for name in self.names)
+        """Short names, for the axes; long ones are cut, unless two would look the same."""
+        names = tuple(name.removeprefix("client-") for name in self.names)
+        short = tuple(name if len(name) <= _LONG_NAME else f"{name[: _LONG_NAME - 1]}…" for name in names)
+        return short if len(set(short)) == len(names) else names
 
     def groups(self) -> list[ClientGroup]:
         """Clients by their most frequent class; all in one where classes are unknown or more than there are colours."""

@@ -18,6 +18,7 @@ from fedgkd.data.paper_results import PaperScore, paper_score
 from fedgkd.reporting.methods import (
     ORACLES,
     Style,
+    clients_title,
     dataset_position,
     dataset_title,
     method_position,
@@ -104,7 +105,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        return f"{self.dataset_title}, {self.setting}, {self.clients} clients"
+        return f"{self.dataset_title}, {self.setting}, {clients_title(self.clients)}"
 
     @property
     def key(self) -> str:

@@ -57,10 +57,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """A label, and names at places where the axis does not count."""
+    """A label, and names at places where the axis does not count; ``whole`` if nothing lies between whole numbers."""
 
     label: str
     ticks: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def crowded(self) -> bool:
@@ -103,7 +104,7 @@ def convergence(cell: Cell) -> Chart:
         cell.key,
         "Convergence",
         f"Test accuracy of the {_models(cell)} over rounds, mean over clients. {_band_note(cell)}",
-        Axis("round"),
+        Axis("round", whole=True),
         Axis("test accuracy (%)"),
         tuple(series),
     )
@@ -119,7 +120,7 @@ def relation_quality(cell: Cell) -> Chart:
         "Relation quality",
         "Spearman correlation over client pairs between the relation that the server found and the likeness of the "
         f"clients' true label distributions: 1 is perfect, 0 is chance. {_band_note(cell)}",
-        Axis("round"),
+        Axis("round", whole=True),
         Axis("Spearman correlation"),
         tuple(_over_rounds(entry, "relation_quality", 1) for entry in shown),
     )

@@ -84,7 +84,7 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
     if report.failed_tables:
         yield "failures", "Failed runs", _tables(report.failed_tables)
     if report.records.runs:
-        summary = f"<summary>{len(report.records.runs)} finished runs</summary>"
+        summary = f"<summary>Finished runs: {len(report.records.runs)}</summary>"
         yield "runs", "All runs", f"<details>{summary}{to_html(runs_table(report.records.runs))}</details>"
 
 

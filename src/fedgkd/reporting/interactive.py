@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.reporting.collaboration import MEANINGS, Collaboration
-from fedgkd.reporting.figures import Axis, Chart, Series
+from fedgkd.reporting.figures import FEW, Axis, Chart, Series
 
 Spec = dict[str, Any]
 
@@ -31,7 +31,7 @@ def chart_spec(chart: Chart, *, legend: bool) -> Spec:
         "caption": chart.caption,
         "data": [trace for series in chart.series for trace in _traces(series)],
         "layout": {
-            "xaxis": _axis(chart.x),
+            "xaxis": _axis(chart.x) | _whole_ticks(chart),
             "yaxis": _axis(chart.y),
             "showlegend": legend,
             "hovermode": "x unified" if any(series.banded for series in chart.series) else "closest",
@@ -139,6 +139,12 @@ def _axis(axis: Axis) -> Spec:
         "range": [-0.6, len(axis.ticks) - 0.4],
         "showgrid": False,
     }
+
+
+def _whole_ticks(chart: Chart) -> Spec:
+    """Left alone, plotly puts marks between whole numbers where there are only a few of them."""
+    few = chart.x.whole and max(len(series.x) for series in chart.series) <= FEW
+    return {"dtick": 1} if few else {}
 
 
 def _edges(collaboration: Collaboration, name: str) -> Spec:

@@ -64,6 +64,10 @@ def dataset_title(dataset: str) -> str:
     return DATASETS[dataset].title if dataset in DATASETS else dataset
 
 
+def clients_title(clients: int) -> str:
+    return "1 client" if clients == 1 else f"{clients} clients"
+
+
 def dataset_position(dataset: str) -> tuple[int, str]:
     """Sorts datasets as the paper does, those of the user's own last."""
     order = list(DATASETS)

@@ -16,6 +16,12 @@ from fedgkd.errors import RunError
 PAIRS = ("same", "flipped")
 """One task trained twice, and the task beside the one with its labels flipped."""
 
+CONTROLS = {
+    "embedding_relation": "embeddings: relation r",
+    "fedpub_cosine": "FED-PUB's embeddings: cosine",
+}
+"""What they are called in print."""
+
 
 @dataclass(frozen=True)
 class Motivation:
@@ -26,6 +32,7 @@ class Motivation:
         dataset: The graph.
         similarity: Linear CKA of the embeddings, by pair, one number per seed.
         relations: The relation by kind of task feature and pair, one number per seed.
+        controls: Measures of the embeddings that, like the relation, see a rotation; by name and pair.
         pictures: Two principal components of the nodes' embeddings, trained on the original and on the flipped labels.
         labels: The original labels.
     """
@@ -34,6 +41,7 @@ class Motivation:
     dataset: str
     similarity: dict[str, list[float]]
     relations: dict[str, dict[str, list[float]]]
+    controls: dict[str, dict[str, list[float]]]
     pictures: dict[str, NDArray[np.float64]]
     labels: NDArray[np.int64]
 
@@ -55,6 +63,7 @@ def read_motivation(folder: Path, name: str) -> Motivation:
             str(facts.get("dataset", name)),
             _by_pair(facts["embedding_similarity"]),
             {kind: _by_pair(figures) for kind, figures in facts["relation"].items()},
+            {CONTROLS[name]: _by_pair(figures) for name, figures in facts["controls"].items()},
             pictures,
             labels,
         )

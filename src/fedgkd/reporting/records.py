@@ -34,28 +34,30 @@ MATRICES = ("R", "S", "Q")
 # A folder with config.toml alone is somebody's settings; a run has at least one of these from its start.
 _BEGUN = ("clients.json", "metrics.jsonl", "checkpoint")
 _NEVER_RUNS = ("checkpoint", "models", "figures")
-_REQUIRED = (
-    "algorithm",
-    "dataset",
-    "setting",
-    "clients",
-    "seed",
-    "scored_model",
-    "rounds",
-    "best_round",
-    "test_accuracy",
-    "test_accuracy_weighted",
-    "test_accuracy_received",
-    "test_accuracy_last",
-    "test_macro_f1",
-    "per_client",
-    "client_names",
-    "bytes_up",
-    "bytes_down",
-    "seconds",
-    "partition_hash",
-    "versions",
-)
+_FIGURE = (int, float, type(None))
+_REQUIRED: dict[str, Any] = {
+    "algorithm": str,
+    "dataset": str,
+    "setting": str,
+    "clients": int,
+    "seed": int,
+    "scored_model": str,
+    "rounds": int,
+    "best_round": int,
+    "test_accuracy": _FIGURE,
+    "test_accuracy_weighted": _FIGURE,
+    "test_accuracy_received": _FIGURE,
+    "test_accuracy_last": _FIGURE,
+    "test_macro_f1": _FIGURE,
+    "per_client": list,
+    "client_names": list,
+    "bytes_up": int,
+    "bytes_down": int,
+    "seconds": (int, float),
+    "partition_hash": str,
+    "versions": dict,
+}
+"""The figures of a result that are used here, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -322,13 +324,22 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _finished(path: Path, name: str, study: Study | None) -> FinishedRun:
-    result = _read_json(path / "result.json")
-    missing = [field for field in _REQUIRED if field not in result]
+    settings, result = _read_settings(path), _read_json(path / "result.json")
+    _check_result(path / "result.json", result)
+    if any(settings.get(name) != result[name] for name in ("algorithm", "seed")):
+        raise RunError(f"{path / 'config.toml'} is not that of the result beside it; {_REPEAT}")
+    return FinishedRun(path, name, settings, result, study)
+
+
+def _check_result(path: Path, result: Mapping[str, Any]) -> None:
+    missing = [name for name in _REQUIRED if name not in result]
     if missing:
-        raise RunError(
-            f"{path / 'result.json'} has no {', '.join(missing)}: it is not of this version of fedgkd; {_REPEAT}"
-        )
-    return FinishedRun(path, name, _read_settings(path), result, study)
+        raise RunError(f"{path} has no {', '.join(missing)}: it is not of this version of fedgkd; {_REPEAT}")
+    strange = [name for name, kind in _REQUIRED.items() if not isinstance(result[name], kind)]
+    # A list of the wrong length only if it is one.
+    strange = strange or [name for name in ("per_client", "client_names") if len(result[name]) != result["clients"]]
+    if strange:
+        raise RunError(f"{path}: {strange[0]} cannot be {json.dumps(result[strange[0]])}; {_REPEAT}")
 
 
 def _failed(path: Path, name: str) -> FailedRun:
@@ -380,8 +391,10 @@ def _nothing(root: Path, failed: Sequence[FailedRun], unfinished: Sequence[str])
     if failed:
         return f"{root} holds no finished run: {len(failed)} failed, {failed[0].name} with: {failed[0].error}"
     if unfinished:
-        first = root / unfinished[0]
-        return f"{root} holds no finished run ({len(unfinished)} unfinished); go on with: fedgkd resume {first}"
+        how = f"fedgkd resume {root / unfinished[0]}"
+        if (root / "grid.json").exists():
+            how = "the command that began them (see grid.json)"
+        return f"{root} holds no finished run ({len(unfinished)} unfinished); go on with: {how}"
     return f"{root} holds no runs; give the folder that fedgkd run, compare or ablate wrote to"
 
 

@@ -57,7 +57,7 @@ _LOOK: dict[Any, Any] = {
     "axes.axisbelow": True,
     "lines.linewidth": 1.1,
     "lines.markersize": 4,
-    "savefig.dpi": 300,
+    "figure.dpi": 300,
     # Text in vector files is text: it can be searched, and takes part in the paper's own fonts if those are changed.
     "svg.fonttype": "none",
     "svg.hashsalt": "fedgkd",
@@ -67,6 +67,8 @@ _LOOK: dict[Any, Any] = {
 
 def save_chart(chart: Chart, folder: Path) -> list[Path]:
     """Write the chart as PNG, SVG and PDF."""
+    from matplotlib.ticker import MaxNLocator
+
     with _figure(COLUMN_INCHES, 2.5) as figure:
         axes = figure.subplots()
         for series in chart.series:
@@ -78,6 +80,8 @@ def save_chart(chart: Chart, folder: Path) -> list[Path]:
             axes.set_xticks(range(len(chart.x.ticks)), chart.x.ticks, **(turned if chart.x.crowded else {}))
             axes.set_xlim(-0.6, len(chart.x.ticks) - 0.4)
             axes.grid(visible=False, axis="x")
+        elif chart.x.whole:
+            axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
         if chart.legend and any(series.label for series in chart.series):
             _legend(figure, axes)
         return _save(figure, folder, chart.name)
@@ -165,7 +169,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels))
     columns = 1 if longest > 30 else 2 if longest > 14 else 4
-    options: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "columnspacing": 1.0, "borderpad": 0.1}
+    options: dict[str, Any] = {"frameon": False, "handlelength": 2.0, "columnspacing": 0.8, "borderpad": 0.1}
     figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)), **options)
 
 
@@ -197,12 +201,17 @@ def _figure(width: float, height: float) -> Iterator[Figure]:
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """In all formats, laid out once; ``Figure.savefig`` would lay it out and draw it anew for each of them."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    canvases: dict[str, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
     # Dates would make every file differ from the last one without a difference to be seen.
     undated: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
-    # Laid out once for all three.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    for path, metadata in zip(paths, undated.values(), strict=True):
-        figure.savefig(path, metadata=metadata)
+    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
+    for kind, path in zip(FORMATS, paths, strict=True):
+        getattr(canvases[kind](figure), f"print_{kind}")(path, metadata=undated[kind])
     return paths

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from fedgkd.reporting.comparison import Cell, Comparison, Entry, group, slug
-from fedgkd.reporting.methods import dataset_title, method_title
+from fedgkd.reporting.methods import clients_title, dataset_title, method_title
 from fedgkd.reporting.motivation import PAIRS, Motivation
 from fedgkd.reporting.records import FailedRun, FinishedRun
 from fedgkd.reporting.significance import LEVEL, PairedTest, against_best
@@ -106,11 +106,26 @@ def summarise(cell: Cell) -> list[Summary]:
     return [_summary(cell, entry, tests.get(entry.method.key)) for entry in cell.entries]
 
 
-def summary_frame(comparison: Comparison) -> pd.DataFrame:
-    """All cells and methods, one row each, with the fields of :class:`Summary` as columns."""
+def study_rows(study: StudyResult) -> Iterator[dict[str, Any]]:
+    """The entries of a study in numbers: which value of which setting, and the fields of :class:`Summary`.
+
+    There are no ranks and no figures of the paper, which chose its settings.
+    """
+    nothing = {"rank": None, "paper": math.nan, "paper_std": math.nan, "difference": math.nan}
+    for line in study.lines:
+        for value, entry in line.entries.items():
+            figures = asdict(_summary(line.cell, entry, None)) | nothing
+            yield {"study": study.name, "varied": study.setting, "value": value} | figures
+
+
+def summary_frame(comparison: Comparison, studies: Sequence[StudyResult] = ()) -> pd.DataFrame:
+    """All methods in all cells and all entries of studies, one row each."""
     import pandas as pd
 
-    return pd.DataFrame([asdict(row) for cell in comparison.cells for row in summarise(cell)])
+    rows = [asdict(row) for cell in comparison.cells for row in summarise(cell)]
+    rows += [row for study in studies for row in study_rows(study)]
+    columns = [field.name for field in fields(Summary)]
+    return pd.DataFrame(rows, columns=["study", "varied", "value", *columns] if studies else columns)
 
 
 def _summary(cell: Cell, entry: Entry, test: PairedTest | None) -> Summary:
@@ -164,7 +179,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
     setting, scored = cells[0].setting, cells[0].scored_model
     columns = [Column(_scored_head(scored), numeric=False)]
-    columns += [Column(f"{cell.clients} clients", cell.dataset_title) for cell in cells]
+    columns += [Column(clients_title(cell.clients), cell.dataset_title) for cell in cells]
     summaries = [
         {entry.method.key: row for entry, row in zip(cell.entries, summarise(cell), strict=True)} for cell in cells
     ]
@@ -261,6 +276,7 @@ def motivation_table(study: Motivation) -> Table:
     """The numbers beside the two pictures."""
     rows = {"embeddings: linear CKA": study.similarity}
     rows |= {f"task feature {kind}: relation r": figures for kind, figures in study.relations.items()}
+    rows |= {f"control, {name}": figures for name, figures in study.controls.items()}
     return Table(
         f"table-motivation-{slug(study.name)}",
         f"Motivating study, {dataset_title(study.dataset)}",
@@ -268,7 +284,12 @@ def motivation_table(study: Motivation) -> Table:
         tuple(
             (Value(name), *(Value(_plain_mean_std(figures[pair])) for pair in PAIRS)) for name, figures in rows.items()
         ),
-        ("1 is alike. A measure that sees the task is high in the first column and low in the second.",),
+        (
+            "1 is alike. A measure that sees the task is high in the first column and low in the second.",
+            "The controls measure plain embeddings in ways that, like r and unlike CKA, do not forgive a rotation. "
+            "Where they are as low, it is the measure that tells the tasks apart, not the distillation.",
+            _seeds_sentence(len(study.similarity[PAIRS[0]])),
+        ),
     )
 
 
@@ -281,7 +302,7 @@ def runs_table(runs: Sequence[FinishedRun]) -> Table:
 
 def _run_row(run: FinishedRun) -> tuple[Value, ...]:
     result = run.result
-    federation = f"{dataset_title(result['dataset'])}, {result['setting']}, {result['clients']} clients"
+    federation = f"{dataset_title(result['dataset'])}, {result['setting']}, {clients_title(result['clients'])}"
     accuracy = math.nan if result["test_accuracy"] is None else result["test_accuracy"]
     texts = (run.name, method_title(result["algorithm"]), federation, result["scored_model"])
     numbers = (result["seed"], result["rounds"], result["best_round"], decimal(result["seconds"], 1), percent(accuracy))
@@ -331,10 +352,14 @@ def _seeds_note(cells: Sequence[Cell]) -> str:
 
 
 def _seeds_note_of(entries: Sequence[Entry]) -> str:
-    numbers = sorted({len(entry.runs) for entry in entries})
-    if numbers == [1]:
+    return _seeds_sentence(*(len(entry.runs) for entry in entries))
+
+
+def _seeds_sentence(*numbers: int) -> str:
+    fewest, most = min(numbers), max(numbers)
+    if most == 1:
         return "One seed."
-    seeds = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
     return f"Mean ± sample standard deviation over {seeds} seeds."
 
 
@@ -377,7 +402,7 @@ def mean_std(mean: float, std: float) -> str:
 
 
 def _plain_mean_std(values: Sequence[float]) -> str:
-    mean = f"{statistics.fmean(values):.3f}"
+    mean = f"{statistics.fmean(values):.3f}".replace("-", "−")
     return f"{mean} ± {statistics.stdev(values):.3f}" if len(values) > 1 else mean
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedgkd.atomic import atomic_folder
+from fedgkd.atomic import atomic_folder, atomic_write_text
 from fedgkd.errors import RunError
 from fedgkd.reporting.formats import to_latex, to_markdown
 from fedgkd.reporting.html import page
@@ -26,18 +26,26 @@ def write_report(report: Report, out: Path) -> list[Path]:
         RunError: If ``out`` holds anything but a report, or cannot be written.
     """
     _check_replaceable(out)
-    texts = {
-        PAGE: page(report),
-        "tables.md": "\n".join(map(to_markdown, report.all_tables)),
-        "tables.tex": "\n".join(["% needs \\usepackage{booktabs}", *map(to_latex, report.all_tables)]),
-        "tables.csv": summary_frame(report.comparison).to_csv(index=False),
-    }
+    whole = page(report)
     with atomic_folder(out, RunError) as folder:
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        (folder / PAGE).write_text(whole, encoding="utf-8")
+        write_tables(report, folder)
         (folder / FIGURES).mkdir()
         _save_figures(report, folder / FIGURES)
     return [out / name for name in FILES]
+
+
+def write_tables(report: Report, folder: Path) -> list[Path]:
+    """The tables alone, as Markdown, LaTeX and CSV; earlier ones there are replaced."""
+    tables = report.all_tables
+    texts = {
+        "tables.md": "\n".join(map(to_markdown, tables)),
+        "tables.tex": "\n".join(["% needs \\usepackage{booktabs}", *map(to_latex, tables)]),
+        "tables.csv": summary_frame(report.comparison, report.studies).to_csv(index=False),
+    }
+    for name, text in texts.items():
+        atomic_write_text(folder / name, text, RunError)
+    return [folder / name for name in texts]
 
 
 def _save_figures(report: Report, folder: Path) -> None:

@@ -183,11 +183,18 @@
         tickangle: 0, tickfont: { color: muted, size: 11 },
       },
     };
-    const axis = { type: "category", showgrid: false, ticks: "", tickangle: 0, constrain: "domain" };
+    // As many names as there is room for.
+    const tickvals = shown.labels.filter((_, place) => place % Math.ceil(shown.size / 10) === 0);
+    const axis = { type: "category", tickvals, showgrid: false, ticks: "", tickangle: 0, constrain: "domain" };
     const down = { autorange: "reversed", scaleanchor: "x" };
-    const own = { xaxis: axis, yaxis: { ...axis, ...down } };
+    // Columns are in the order of the rows, so their names can do without room.
+    const showticklabels = tickvals.join("").length <= MOST_LETTERS;
+    const own = { xaxis: { ...axis, showticklabels }, yaxis: { ...axis, ...down } };
     Plotly.react(id, [trace], layout(own, { l: 40, r: 8, t: 8, b: 64 }), { ...CONFIG, displayModeBar: false });
   }
+
+  // Below a heat map.
+  const MOST_LETTERS = 24;
 
   // Edges of similar width share a trace: a trace has one width only.
   const WIDTHS = [0.75, 1.5, 2.5, 3.5, 5];
