@@ -44,17 +44,18 @@ class BlockMatrix:
     """A constant block-diagonal matrix that multiplies ``(clients, columns, k)`` to ``(clients, rows, k)``."""
 
     def __init__(self, blocks: Sequence[sp.csr_array], rows: int, columns: int, device: torch.device | str) -> None:
-        self._matrix = block_diagonal(blocks, rows, columns)
+        self._blocks = blocks
         self._device = device
         self._rows, self._columns, self._clients = rows, columns, len(blocks)
 
     @cached_property
     def _forward(self) -> Tensor:
-        return csr_tensor(self._matrix, self._device)
+        return csr_tensor(block_diagonal(self._blocks, self._rows, self._columns), self._device)
 
     @cached_property
     def _backward(self) -> Tensor:
-        return csr_tensor(sp.csr_array(self._matrix.T), self._device)
+        transposed = [sp.csr_array(block.T) for block in self._blocks]
+        return csr_tensor(block_diagonal(transposed, self._columns, self._rows), self._device)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         if not dense.requires_grad:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -53,17 +54,18 @@ class ConstantFeatures(Features):
 class GivenDenseFeatures(ConstantFeatures):
     r"""Dense features: :math:`\hat A X` is computed once, and costs no more than :math:`X` to multiply by."""
 
-    def __init__(self, make: Callable[[], Tensor], structure: SparseStructure) -> None:
-        self._make, self._structure = make, structure
+    def __init__(self, graph: GraphBatch) -> None:
+        self._graph = graph
 
     @cached_property
     def x(self) -> Tensor:
-        return self._make()
+        return self._graph.padded(map(_dense, self._graph.graphs), np.float32)
 
     @cached_property
     def _smoothed(self) -> Tensor:
-        # Not from self.x, which a graph convolution never needs again.
-        return self._structure.normalised.multiply(self._make())
+        # Not from self.x, which a graph convolution never needs.
+        blocks = zip(self._graph.structure.normalised_blocks, self._graph.graphs, strict=True)
+        return self._graph.padded((block @ _dense(each) for block, each in blocks), np.float32)
 
     def product(self, weight: Tensor) -> Tensor:
         return torch.bmm(self.x, weight)
@@ -175,13 +177,10 @@ class GraphBatch:
     @cached_property
     def features(self) -> ConstantFeatures:
         if not self.sparse:
-            return GivenDenseFeatures(self._dense_features, self.structure)
+            return GivenDenseFeatures(self)
         blocks = [sp.csr_array(graph.x) for graph in self.graphs]
         matrix = BlockMatrix(blocks, self.padded_nodes, self.graphs[0].num_features, self.device)
         return SparseFeatures(matrix, self.structure)
-
-    def _dense_features(self) -> Tensor:
-        return self.padded([_dense(graph) for graph in self.graphs], np.float32)
 
     @cached_property
     def columns(self) -> SeenColumns:
@@ -236,10 +235,12 @@ class GraphBatch:
             self._encodings[sizes] = self.padded(arrays, np.float32)
         return self._encodings[sizes]
 
-    def padded(self, arrays: Sequence[np.ndarray], dtype: type) -> Tensor:
+    def padded(self, arrays: Iterable[np.ndarray], dtype: type) -> Tensor:
         """One array per client, each a row per node, as one tensor ``(clients, nodes, …)`` with zeros for padding."""
-        out = np.zeros((len(arrays), self.padded_nodes, *arrays[0].shape[1:]), dtype)
-        for row, array in zip(out, arrays, strict=True):
+        each = iter(arrays)
+        first = next(each)
+        out = np.zeros((len(self.graphs), self.padded_nodes, *first.shape[1:]), dtype)
+        for row, array in zip(out, chain([first], each), strict=True):
             row[: len(array)] = array
         return torch.from_numpy(out).to(self.device)
 

@@ -58,7 +58,7 @@ class SparseStructure(Structure):
 
     def gcn_at(self, nodes: Sequence[NDArray[np.int64]]) -> BlockMatrix:
         """The rows of :attr:`normalised` for some nodes of every client, padded to the same number."""
-        blocks = [gcn_normalised(a)[rows] for a, rows in zip(self._adjacencies, nodes, strict=True)]
+        blocks = [block[rows] for block, rows in zip(self.normalised_blocks, nodes, strict=True)]
         return BlockMatrix(blocks, max(len(rows) for rows in nodes), self._nodes, self._device)
 
     def mean(self, h: Tensor) -> Tensor:
@@ -82,7 +82,12 @@ class SparseStructure(Structure):
     @cached_property
     def normalised(self) -> BlockMatrix:
         """What :meth:`gcn` multiplies by."""
-        return self._matrix([gcn_normalised(a) for a in self._adjacencies])
+        return self._matrix(self.normalised_blocks)
+
+    @cached_property
+    def normalised_blocks(self) -> list[sp.csr_array]:
+        """The same, client by client."""
+        return [gcn_normalised(a) for a in self._adjacencies]
 
     @cached_property
     def _mean(self) -> BlockMatrix:

@@ -21,7 +21,7 @@ Task = Callable[[ClientBatch, Tensors], Tensors]
 _LARGEST_RATIO = 2.0
 
 # What a batch works on should stay in the processor's cache from one step to the next.
-_BATCH_BYTES = 64 << 20
+_BATCH_BYTES = 16 << 20
 
 
 class InProcessEngine:
