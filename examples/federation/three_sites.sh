@@ -20,17 +20,20 @@ fedgkd partition synthetic --synthetic num_nodes=900 --clients 3 --out "$work/gr
 fedgkd federation init --name demo --sites "${sites[@]}" --host localhost --port "$port" --out "$work/kits" \
   --like "$work/graphs/client-0.npz" --algorithm fedgkd --rounds 10 --min-sites 3 --deadline 60 --set hidden=32
 
-# The coordinator.
+# The coordinator, which needs a moment to come up.
 fedgkd federation serve --kit "$work/kits/coordinator" &
+until fedgkd federation status --kit "$work/kits/admin"; do sleep 1; done
 
-# At every site: is all as it should be? Then join. (Here the coordinator may need a moment to come up.)
+# At every site: is all as it should be? Then join.
 for number in 0 1 2; do
-  kit="$work/kits/${sites[$number]}" graph="$work/graphs/client-$number.npz"
-  until fedgkd federation check --kit "$kit" --graph "$graph"; do sleep 1; done
-  fedgkd federation join --kit "$kit" --graph "$graph" --threads 1 &
+  (
+    kit="$work/kits/${sites[$number]}" graph="$work/graphs/client-$number.npz"
+    fedgkd federation check --kit "$kit" --graph "$graph"
+    exec fedgkd federation join --kit "$kit" --graph "$graph" --threads 1
+  ) &
 done
 
-# The admin starts the training and watches it to the end.
+# The admin starts the training, which waits for the sites, and watches it to the end.
 fedgkd federation start --kit "$work/kits/admin"
 fedgkd federation status --kit "$work/kits/admin"
 

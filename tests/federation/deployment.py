@@ -62,7 +62,7 @@ class Deployment:
         return self.folder / "graphs" / f"{site}.npz"
 
     def serve(self) -> None:
-        self._start("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"))
+        self.launch("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"))
         wait_until("coordinator listens", self._listens)
 
     def join(self, site: str, *options: str) -> None:
@@ -76,11 +76,11 @@ class Deployment:
             "1",
             *options,
         )
-        self._start(site, sys.executable, "-c", FAULTY, "federation", *arguments)
+        self.launch(site, sys.executable, "-c", FAULTY, "federation", *arguments)
 
     def start(self) -> None:
         """In the background; see :meth:`finish`."""
-        self._start("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"))
+        self.launch("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"))
 
     def finish(self, seconds: float = 90.0) -> None:
         """Wait for the training to be over."""
@@ -89,6 +89,13 @@ class Deployment:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*FEDGKD, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+    def launch(self, party: str, *command: str) -> None:
+        environment = os.environ | {"FAULTS": str(self.folder / f"{party}.fault"), "PYTHONPATH": str(ROOT)}
+        with (self.folder / f"{party}.log").open("ab") as log:
+            self.running[party] = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder
+            )
 
     def kill(self, party: str) -> None:
         """Without a chance to tidy up."""
@@ -123,13 +130,6 @@ class Deployment:
     def records(self) -> list[dict[str, Any]]:
         lines = (self.kits / "coordinator" / "run" / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
-
-    def _start(self, party: str, *command: str) -> None:
-        environment = os.environ | {"FAULTS": str(self.folder / f"{party}.fault"), "PYTHONPATH": str(ROOT)}
-        with (self.folder / f"{party}.log").open("ab") as log:
-            self.running[party] = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder
-            )
 
     def _listens(self) -> bool:
         assert self.running["coordinator"].poll() is None, self.said("coordinator")

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from fedgkd.clients import Tensors
 
@@ -58,26 +57,21 @@ class Adam:
 
         All of them must be contiguous: the fused kernel reads memory as if they were.
         """
-        adam(
+        torch._foreach_add_(moments.steps, 1.0)
+        # torch.optim's own call of this kernel spends ten times as long on looking at its arguments.
+        torch._fused_adam_(
             params,
             grads,
             moments.first,
             moments.second,
             [],
             moments.steps,
-            foreach=False,
-            capturable=False,
-            differentiable=False,
-            fused=True,
-            has_complex=False,
-            grad_scale=None,
-            found_inf=None,
-            amsgrad=False,
+            lr=self.lr,
             beta1=0.9,
             beta2=0.999,
-            lr=self.lr,
             weight_decay=self.weight_decay,
             eps=1e-8,
+            amsgrad=False,
             maximize=False,
         )
 
