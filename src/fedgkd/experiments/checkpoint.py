@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +25,6 @@ from fedgkd.errors import RunError
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 _SLOTS = 2
-_PIECE = 1 << 21
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
@@ -50,15 +46,19 @@ class Slots:
     def write(self, serial: int, tensors: Tensors, facts: Mapping[str, Any]) -> None:
         """Store ``tensors`` and what JSON can hold under a serial number that grows with every call."""
         slot = serial % _SLOTS
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # Whatever this slot held is void from here on.
-            self._description(slot).unlink(missing_ok=True)
-            write_safetensors(self._tensors(slot), tensors)
-        except OSError as error:
-            raise RunError(f"cannot write the checkpoint {self._tensors(slot)}: {error.strerror or error}") from error
         description = {"serial": serial, "facts": facts}
-        text = json.dumps(description | {"checksum": _checksum(tensors, description)}, allow_nan=False)
+        # Both take their time, and neither holds up the other.
+        with ThreadPoolExecutor(1) as beside:
+            checksum = beside.submit(_checksum, tensors, description)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # Whatever this slot held is void from here on.
+                self._description(slot).unlink(missing_ok=True)
+                write_safetensors(self._tensors(slot), tensors)
+            except OSError as error:
+                where = self._tensors(slot)
+                raise RunError(f"cannot write the checkpoint {where}: {error.strerror or error}") from error
+            text = json.dumps(description | {"checksum": checksum.result()}, allow_nan=False)
         atomic_write_text(self._description(slot), text, RunError)
 
     def newest_first(self, problems: list[str]) -> list[Stored]:
@@ -115,47 +115,29 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
     text += b" " * (-len(text) % 8)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        begin = 8 + len(text)
-        _write_at(handle, len(text).to_bytes(8, "little") + text, 0)
-        places = [(entry["data_offsets"][0] + begin, arrays[name]) for name, entry in header.items()]
-        pieces = [(place + at, piece) for place, array in places for at, piece in _pieces(array)]
-        _side_by_side(lambda piece: _write_at(handle, piece[1].data, piece[0]), pieces)
-        os.ftruncate(handle, begin + offset)
+        position = _write_at(handle, len(text).to_bytes(8, "little") + text, 0)
+        for array in arrays.values():
+            position = _write_at(handle, array.reshape(-1).view(np.uint8).data, position)
+        os.ftruncate(handle, position)
     finally:
         os.close(handle)
 
 
-def _write_at(handle: int, data: bytes | memoryview, position: int) -> None:
-    """All of ``data``: one call may write less, as on a disk that is filling up."""
+def _write_at(handle: int, data: bytes | memoryview, position: int) -> int:
+    """All of ``data``: one call writes at most 2 GiB, or less on a disk that is filling up."""
     view = memoryview(data)
     while view:
         written = os.pwrite(handle, view, position)
         position += written
         view = view[written:]
-
-
-def _pieces(array: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """The bytes of an array, cut up, each piece with its place."""
-    raw = array.reshape(-1).view(np.uint8)
-    return [(at, raw[at : at + _PIECE]) for at in range(0, len(raw), _PIECE)]
-
-
-def _side_by_side(work: Callable[[_T], _R], pieces: Sequence[_T]) -> list[_R]:
-    """``work`` of every piece, on as many threads as PyTorch uses."""
-    threads = min(torch.get_num_threads(), len(pieces))
-    if threads <= 1:
-        return [work(piece) for piece in pieces]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, pieces))
+    return position
 
 
 def _checksum(tensors: Tensors, description: Mapping[str, Any]) -> int:
     """The sum of all bytes read as 64-bit words: at memory speed, and enough to notice a torn or damaged file."""
-    arrays = [tensor.detach().cpu().contiguous().numpy() for tensor in tensors.values()]
-    sums = _side_by_side(_word_sum, [piece for array in arrays for _, piece in _pieces(array)])
-    return (zlib.crc32(json.dumps(description).encode()) + sum(sums)) % 2**64
-
-
-def _word_sum(raw: np.ndarray) -> int:
-    whole = len(raw) // 8 * 8
-    return int(raw[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(raw[whole:].sum(dtype=np.uint64))
+    total = zlib.crc32(json.dumps(description).encode())
+    for tensor in tensors.values():
+        raw = tensor.detach().cpu().contiguous().numpy().reshape(-1).view(np.uint8)
+        whole = len(raw) // 8 * 8
+        total += int(raw[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(raw[whole:].sum(dtype=np.uint64))
+    return total % 2**64
