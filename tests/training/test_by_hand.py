@@ -105,14 +105,14 @@ def test_the_seen_columns_of_each_client_come_first() -> None:
     columns = ClientBatch(range(3), SPARSE, seed=0).graph.columns
     assert columns.seen == 25  # of the second client, which has as many nodes with a column each
     weight = torch.arange(3.0 * FEATURES).view(3, FEATURES, 1)
-    ordered = columns.sorted(weight)
+    ordered = torch.empty_like(weight)
+    for client in range(3):
+        columns.sort(client, weight[client], ordered[client])
     assert ordered[0, :12, 0].tolist() == list(range(12))
     assert ordered[2, :3, 0].tolist() == [2 * FEATURES + k for k in (38, 39, 0)]
-    back = torch.zeros_like(weight)
-    columns.restore(ordered, back)
-    assert torch.equal(back, weight)
-    shared = weight[:1].expand(3, -1, -1)  # as a server that sends everybody the same has it
-    assert torch.equal(columns.sorted(shared), columns.sorted(shared.contiguous()))
+    for client in range(3):
+        columns.unsort(client, ordered[client])
+    assert torch.equal(ordered, weight)
 
 
 def test_clients_at_different_steps_train_as_alone() -> None:

@@ -260,7 +260,8 @@ class SeenColumns:
         empty = np.stack([np.bincount(x.indices, minlength=x.shape[1]) == 0 for x in blocks])
         order = np.argsort(empty, axis=1, kind="stable")
         self.seen = int((~empty).sum(axis=1).max())
-        self._order, self._place = (_stacked(rows).to(graph.device) for rows in (order, np.argsort(order, axis=1)))
+        self._order = torch.from_numpy(order).to(graph.device)
+        self._place = self._order.argsort(dim=1)
         kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.seen], strict=True)]
         self.features = SeenFeatures(
             BlockMatrix(kept, graph.padded_nodes, order.shape[1], graph.device),
@@ -268,17 +269,13 @@ class SeenColumns:
             graph.structure,
         )
 
-    def sorted(self, weight: Tensor) -> Tensor:
-        """A copy of ``(clients, columns, k)`` with the rows of every client's seen columns first."""
-        if weight.stride(0) == 0:  # all have the same, in the same memory
-            rows = weight[0].index_select(0, self._order % weight.shape[1])
-        else:
-            rows = weight.flatten(0, 1).index_select(0, self._order)
-        return rows.view(weight.shape)
+    def sort(self, client: int, weight: Tensor, out: Tensor) -> None:
+        """Write a client's ``weight``, of ``(columns, k)``, to ``out`` with the rows of its seen columns first."""
+        torch.index_select(weight, 0, self._order[client], out=out)
 
-    def restore(self, weight: Tensor, out: Tensor) -> None:
-        """Write what :meth:`sorted` gave in the common order."""
-        torch.index_select(weight.flatten(0, 1), 0, self._place, out=out.view(-1, out.shape[2]))
+    def unsort(self, client: int, weight: Tensor) -> None:
+        """Put what :meth:`sort` wrote back into the common order, in place."""
+        weight.copy_(weight.index_select(0, self._place[client]))
 
 
 class SeenFeatures(ConstantFeatures):
@@ -295,11 +292,6 @@ class SeenFeatures(ConstantFeatures):
 
     def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
         return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
-
-
-def _stacked(rows: NDArray[np.int64]) -> Tensor:
-    """Row numbers within every client's matrix as row numbers in all matrices, one below the other."""
-    return torch.from_numpy((rows + rows.shape[1] * np.arange(len(rows))[:, None]).ravel())
 
 
 class TrainingNodes:

@@ -46,39 +46,57 @@ def train_by_hand(
     graph, state, epochs = clients.graph, clients.state, settings.local_epochs
     with clients.timed("training"):
         columns = graph.columns if graph.sparse else None
-        trained = _start(params, received, columns)
-        optimisers = {name: Adam(settings.lr, settings.weight_decay + 2 * pull.get(name, 0.0)) for name in trained}
+        optimisers = {name: Adam(settings.lr, settings.weight_decay + 2 * pull.get(name, 0.0)) for name in params}
+        _start(params, received, columns, state, optimisers[FIRST], epochs, pull.get(FIRST, 0.0))
         groups = [
-            _Group(optimiser, [name for name in trained if optimisers[name] == optimiser], trained, state, columns)
+            _Group(optimiser, [name for name in params if optimisers[name] == optimiser], params, state, columns)
             for optimiser in dict.fromkeys(optimisers.values())
         ]
-        constants = {name: trained[name] * (-2 * strength) for name, strength in pull.items() if name != FIRST}
-        first_constant = _seen(trained[FIRST], columns) * (-2 * pull[FIRST]) if FIRST in pull else None
+        constants = {name: params[name] * (-2 * strength) for name, strength in pull.items() if name != FIRST}
+        first_constant = _seen(params[FIRST], columns) * (-2 * pull[FIRST]) if FIRST in pull else None
         dropout = Dropout(clients, settings.dropout)
         step = GCNStep(network, graph, graph.features if columns is None else columns.features)
-        first = step.first(trained)
-    scores = evaluate(clients, network, trained, first)
+        first = step.first(params)
+    scores = evaluate(clients, network, params, first)
     with clients.timed("training"):
         for epoch in range(epochs):
-            losses, grads = step(trained, dropout, step.first(trained) if epoch else first, first_constant)
+            losses, grads = step(params, dropout, step.first(params) if epoch else first, first_constant)
             for name, constant in constants.items():
                 grads[name] += constant
             for group in groups:
                 group.step(grads)
         if columns is not None:
-            _step_unseen(trained[FIRST], state, columns, optimisers[FIRST], epochs, pull.get(FIRST, 0.0))
-            columns.restore(trained[FIRST], params[FIRST])
+            for client, weight in enumerate(params[FIRST]):
+                columns.unsort(client, weight)
         state["adam.steps"] += epochs
     return losses, scores
 
 
-def _start(params: Tensors, received: Tensors, columns: SeenColumns | None) -> Tensors:
-    """The weights to train, in the place of ``params`` but for those that are sorted."""
-    trained = params if columns is None else params | {FIRST: columns.sorted(received[FIRST])}
+def _start(
+    params: Tensors,
+    received: Tensors,
+    columns: SeenColumns | None,
+    state: Tensors,
+    optimiser: Adam,
+    epochs: int,
+    strength: float,
+) -> None:
+    """Take over the weights received. Rows of seen columns come first, and those of the others make all their steps."""
     for name, tensor in params.items():
-        if trained[name] is tensor:
+        if columns is None or name != FIRST:
             tensor.copy_(received[name])
-    return trained
+            continue
+        for client, weight in enumerate(tensor):
+            columns.sort(client, received[name][client], weight)
+            rows = (client, slice(columns.seen, None))
+            moments = Moments(
+                [state[f"adam.first.{FIRST}"][rows]],
+                [state[f"adam.second.{FIRST}"][rows]],
+                [state["adam.steps"][client].clone()],
+            )
+            constant = tensor[rows] * (-2 * strength)
+            for _ in range(epochs):
+                optimiser.update([tensor[rows]], [constant], moments)
 
 
 def _seen(weight: Tensor, columns: SeenColumns | None) -> Tensor:
@@ -92,7 +110,7 @@ class _Group:
         self,
         optimiser: Adam,
         names: Sequence[str],
-        trained: Tensors,
+        params: Tensors,
         state: Tensors,
         columns: SeenColumns | None,
     ) -> None:
@@ -103,7 +121,7 @@ class _Group:
         def cut(tensor: Tensor, name: str, rows: slice) -> Tensor:
             return _seen(tensor[rows], columns) if name == FIRST else tensor[rows]
 
-        self._weights = [cut(trained[name], name, rows) for name, rows in self._pieces]
+        self._weights = [cut(params[name], name, rows) for name, rows in self._pieces]
         self._moments = Moments(
             [cut(state[f"adam.first.{name}"], name, rows) for name, rows in self._pieces],
             [cut(state[f"adam.second.{name}"], name, rows) for name, rows in self._pieces],
@@ -112,19 +130,3 @@ class _Group:
 
     def step(self, grads: Tensors) -> None:
         self._optimiser.update(self._weights, [grads[name][rows] for name, rows in self._pieces], self._moments)
-
-
-def _step_unseen(
-    weights: Tensor, state: Tensors, columns: SeenColumns, optimiser: Adam, epochs: int, strength: float
-) -> None:
-    """All epochs' steps of the rows whose columns a client has not."""
-    unseen = slice(columns.seen, None)
-    for client, rows in enumerate(weights[:, unseen]):
-        constant = rows * (-2 * strength)
-        moments = Moments(
-            [state[f"adam.first.{FIRST}"][client, unseen]],
-            [state[f"adam.second.{FIRST}"][client, unseen]],
-            [state["adam.steps"][client].clone()],
-        )
-        for _ in range(epochs):
-            optimiser.update([rows], [constant], moments)
