@@ -34,7 +34,7 @@ TARGET = 1.0
 def main() -> None:
     options = _parse()
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(Path(folder), options.algorithm, options.rounds)
+        result = measure(Path(folder), options.algorithm, options.rounds, options.hidden)
     print(_table(result))
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -42,12 +42,12 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def measure(work: Path, algorithm: str, rounds: int) -> dict[str, Any]:
+def measure(work: Path, algorithm: str, rounds: int, hidden: int) -> dict[str, Any]:
     graphs, kits = work / "graphs", work / "kits"
     _do("partition", "synthetic", "--synthetic", *CORA, "--clients", "3", "--out", str(graphs))
     settings = ("--algorithm", algorithm, "--rounds", str(rounds), "--min-sites", "3", "--segment", str(rounds))
     place = ("--host", "localhost", "--port", str(_free_port()), "--out", str(kits))
-    like = ("--like", str(graphs / "client-0.npz"), "--set", "patience=0")
+    like = ("--like", str(graphs / "client-0.npz"), "--set", "patience=0", f"hidden={hidden}")
     _do("federation", "init", "--name", "overhead", "--sites", *SITES, *place, *settings, *like)
     running = [_start("serve", kits / "coordinator")]
     try:
@@ -63,18 +63,19 @@ def measure(work: Path, algorithm: str, rounds: int) -> dict[str, Any]:
         for process in running:
             process.wait()
     lines = (kits / "coordinator" / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return _result([json.loads(line) for line in lines], graphs, algorithm)
+    return _result([json.loads(line) for line in lines], graphs, algorithm, hidden)
 
 
-def _result(records: list[dict[str, Any]], graphs: Path, algorithm: str) -> dict[str, Any]:
+def _result(records: list[dict[str, Any]], graphs: Path, algorithm: str, hidden: int) -> dict[str, Any]:
     # The first round starts the sites' work from cold.
     seconds = [record["seconds"] for record in records[1:]]
     overheads = [each["total"] - each["sites"] for each in seconds]
-    simulated = run(algorithm, read_federation(graphs), rounds=1, threads=1).result()
+    simulated = run(algorithm, read_federation(graphs), rounds=1, threads=1, hidden=hidden).result()
     bytes_ours = [records[-1]["bytes_up"], records[-1]["bytes_down"]]
     bytes_in_process = [simulated["bytes_up"] // len(SITES), simulated["bytes_down"] // len(SITES)]
     return {
         "algorithm": algorithm,
+        "hidden": hidden,
         "sites": len(SITES),
         "rounds": len(records),
         "slowest_site": statistics.median(each["sites"] for each in seconds),
@@ -134,6 +135,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", default="fedgkd")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--hidden", type=int, default=128, help="width of the model; 128 is that of all experiments")
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 

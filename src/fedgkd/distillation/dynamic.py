@@ -26,7 +26,7 @@ from fedgkd.training import Adam, TrainingSettings
 @dataclass(frozen=True)
 class DistillationSettings(TrainingSettings):
     nodes_per_class: int = setting(1, "synthetic nodes per class (m)", low=1)
-    distill_steps: int = setting(5, "gradient steps on the synthetic graph (E_d)", low=0)
+    distill_steps: int = setting(1, "gradient steps on the synthetic graph (E_d)", low=0)
     distill_lr: float = setting(
         0.1, "step on the synthetic features, as a share of x0_scale, and on the soft labels", low=0, open_low=True
     )
