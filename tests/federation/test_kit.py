@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -82,11 +83,12 @@ def test_sites_build_nothing_but_our_class_and_bring_no_code(made: Path) -> None
 
 def test_the_coordinator_stores_in_its_kit_and_knows_its_guests(kits: Path) -> None:
     (kits / "coordinator" / "storage" / "jobs").mkdir(parents=True)
+    replace(PLAN, blocked=("north",)).write(kits / "coordinator")
     settle(Kit.open(kits / "coordinator", "coordinator"))
     text = (kits / "coordinator" / "local" / "resources.json").read_text()
     assert "/tmp/nvflare" not in text
     parts = {part["id"]: part.get("args", {}) for part in json.loads(text)["components"]}
-    assert parts["guest_list"]["guests"] == ["north", "south", "admin@demo.local"]
+    assert parts["guest_list"]["guests"] == ["south", "admin@demo.local"], "who is blocked is no guest"
     assert parts["job_manager"]["uri_root"] == str(kits / "coordinator" / "storage" / "jobs")
     assert not (kits / "coordinator" / "storage").exists()
 

@@ -19,7 +19,11 @@ PLAN = Plan(RULES, ("north", "south"), 3, {"algorithm": "fedper", "rounds": 5, "
 
 
 def test_the_file_says_what_the_plan_says(tmp_path: Path) -> None:
-    for plan in (PLAN, replace(PLAN, classes=("ham", "spam", 'so-"so"')), replace(PLAN, settings={})):
+    for plan in (
+        PLAN,
+        replace(PLAN, classes=("ham", "spam", 'so-"so"')),
+        replace(PLAN, settings={}, blocked=("south",)),
+    ):
         plan.write(tmp_path)
         assert read_plan(tmp_path) == plan
 
@@ -37,6 +41,7 @@ def test_every_line_of_the_file_says_what_it_means(tmp_path: Path) -> None:
         ({"sites": ("north", "North")}, "two sites have the same name"),
         ({"sites": ("north", "a b")}, "letters, digits and hyphens"),
         ({"sites": ("north", "admin")}, "stands for something else"),
+        ({"blocked": ("nort",)}, "there is no site 'nort'.*north"),
         ({"classes": ("a", "a")}, "a name is there twice"),
         ({"rules": replace(RULES, min_sites=3)}, "min_sites is 3, but there are 2 sites"),
         ({"settings": {"device": "cuda"}}, "device is each party's own business"),
@@ -89,6 +94,7 @@ def test_terms_leave_out_what_is_each_partys_own_business() -> None:
     assert {"host", "port", "device", "threads", "dataset"}.isdisjoint(terms)
     assert terms["hidden"] == 8
     assert terms["sites"] == ["north", "south"]
+    assert replace(PLAN, blocked=("south",)).terms() == terms
 
 
 def test_a_graph_is_opened_with_its_own_split_or_one_by_the_agreed_seed(tmp_path: Path) -> None:

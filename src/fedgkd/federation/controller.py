@@ -22,7 +22,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedgkd.errors import FedGKDError
-from fedgkd.federation.coordinator import Coordinator
+from fedgkd.federation.coordinator import Coordinator, Interrupted
 from fedgkd.federation.lifeline import end_with_parent
 from fedgkd.federation.names import ARRIVALS, LOGGER, MESSAGE, RUN, TASK
 from fedgkd.federation.plan import read_plan
@@ -91,7 +91,7 @@ class RoundsController(Controller):
         until = time.monotonic() + seconds
         while any(task.completion_status is None for task in tasks) and time.monotonic() < until:
             if self._is_aborted():
-                break
+                raise Interrupted
             time.sleep(_CHECK / 5)
         for task in tasks:
             if task.completion_status is None:

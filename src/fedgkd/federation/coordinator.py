@@ -42,6 +42,10 @@ _FAREWELL = 60.0
 _PAUSE = 1.0
 
 
+class Interrupted(Exception):
+    """The segment was stopped while the sites were at work."""
+
+
 class Exchange(Protocol):
     """How the coordinator reaches the sites."""
 
@@ -49,7 +53,11 @@ class Exchange(Protocol):
         """The sites that take part in this segment."""
 
     def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
-        """The answers that come within so many seconds, by site."""
+        """The answers that come within so many seconds, by site.
+
+        Raises:
+            Interrupted: If the segment is stopped before that.
+        """
 
     def pause(self, seconds: float) -> bool:
         """Wait, unless the segment is to end: then False at once."""
@@ -100,8 +108,16 @@ class Coordinator:
 
     def run_segment(self, exchange: Exchange) -> None:
         """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so."""
-        for _ in range(self.plan.rules.segment):
-            if self.is_over or not exchange.pause(0):
+        try:
+            self._rounds(exchange)
+        except Interrupted:
+            self.say(f"stopped; {self.round} rounds are done")
+        self.report_status()
+
+    def _rounds(self, exchange: Exchange) -> None:
+        for number in range(self.plan.rules.segment):
+            # At least one round, so that sites which come in one by one do not keep the others from training.
+            if self.is_over or (number and not exchange.pause(0)):
                 break
             asked = self._gather(exchange)
             if not asked:
@@ -110,7 +126,6 @@ class Coordinator:
             self.report_status()
         if self.is_over:
             self._finish(exchange)
-        self.report_status()
 
     # --- a round -----------------------------------------------------------------------------------------------
 
@@ -172,11 +187,11 @@ class Coordinator:
             if site not in answers:
                 continue
             try:
-                message = Message.from_bytes(answers[site])
+                message = _message(answers[site])
                 usable[site] = self.expected.check(message, facts)
                 slowest = max(slowest, _seconds(message.facts))
-            except (Refused, ValueError) as reason:
-                self.remarks[site] = f"refused: {reason}"
+            except Refused as reason:
+                self.remarks[site] = "refused"
                 self.say(f"round {facts['round']}: {site} is kept out of the mixture: it {reason}")
             else:
                 self.remarks[site] = ""
@@ -356,6 +371,13 @@ class Coordinator:
             "bytes_down": self.bytes[site]["down"],
             "remark": "dark" if self.attendance.is_dark(site) else self.remarks.get(site, ""),
         }
+
+
+def _message(answer: bytes) -> Message:
+    try:
+        return Message.from_bytes(answer)
+    except ValueError as error:
+        raise Refused(f"sent something that is {error}") from error
 
 
 def _seconds(facts: Mapping[str, Any]) -> float:

@@ -273,7 +273,7 @@ def settle(kit: Kit) -> None:
         arguments = {part["id"]: part["args"] for part in resources["components"] if "args" in part}
         arguments["job_manager"]["uri_root"] = str(kit.path / "storage" / "jobs")
         arguments["guest_list"] |= {
-            "guests": [*kit.plan.sites, admin_name(kit.plan)],
+            "guests": [*(site for site in kit.plan.sites if site not in kit.plan.blocked), admin_name(kit.plan)],
             "arrivals": str(kit.path / ARRIVALS),
         }
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -30,6 +30,7 @@ FILE = "federation.toml"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
 _RESERVED = ("server", "coordinator", "admin", "authority", "all")
 _LOCAL = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "device", "threads")
+_LISTS = {"sites", "blocked", "classes", "settings"}
 _SIMULATED = {"participation": 1.0, "dropout_rate": 0.0}
 
 
@@ -60,6 +61,7 @@ class Plan:
         sites: Who takes part; a site's place in it decides its random draws.
         classes: Their number (0: not said yet), or their names in order.
         settings: Those of ``fedgkd run``, as far as they concern all parties.
+        blocked: Sites that the coordinator does not let in for now; they keep their place.
 
     Raises:
         SettingError: In one sentence, for anything that no federation can have.
@@ -69,6 +71,7 @@ class Plan:
     sites: tuple[str, ...]
     classes: int | tuple[str, ...] = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    blocked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for site in self.sites:
@@ -79,6 +82,9 @@ class Plan:
             raise SettingError("two sites have the same name")
         if self.rules.min_sites > len(self.sites):
             raise SettingError(f"min_sites is {self.rules.min_sites}, but there are {len(self.sites)} sites")
+        for site in self.blocked:
+            if site not in self.sites:
+                raise SettingError(f"blocked: there is no site '{site}'{suggest(site, self.sites)}")
         if self.class_names and len(set(self.class_names)) < len(self.class_names):
             raise SettingError("classes: a name is there twice")
         for name in _LOCAL:
@@ -176,6 +182,7 @@ class Plan:
         ]
         lines.append(line("classes", self.classes, "their number (0: not said yet), or their names in order"))
         lines.append(line("sites", self.sites, "who takes part; the order decides each site's random draws"))
+        lines.append(line("blocked", self.blocked, "sites that the coordinator does not let in for now"))
         lines += ["", "[settings] # of algorithm and training, as in 'fedgkd run --explain'; the rest is as by default"]
         lines += [tomli_w.dumps({name: value}).strip() for name, value in self.settings.items()]
         return "\n".join(lines) + "\n"
@@ -206,18 +213,21 @@ def read_plan(folder: Path) -> Plan:
 
 
 def _plan(values: dict[str, Any]) -> Plan:
-    sites, classes, settings = values.pop("sites", []), values.pop("classes", 0), values.pop("settings", {})
+    sites, blocked = values.pop("sites", []), values.pop("blocked", [])
+    classes, settings = values.pop("classes", 0), values.pop("settings", {})
     known = {entry.name for entry in dataclasses.fields(Rules)}
     for name in values:
         if name not in known:
-            raise SettingError(f"there is no '{name}'{suggest(name, known | {'sites', 'classes', 'settings'})}")
-    if not _is_texts(sites):
-        raise SettingError("sites must be a list of names")
+            raise SettingError(f"there is no '{name}'{suggest(name, known | _LISTS)}")
+    for name, value in (("sites", sites), ("blocked", blocked)):
+        if not _is_texts(value):
+            raise SettingError(f"{name} must be a list of names")
     if not (_is_texts(classes) or (isinstance(classes, int) and not isinstance(classes, bool) and classes >= 0)):
         raise SettingError("classes must be a number or a list of names")
     if not isinstance(settings, dict) or any(isinstance(value, dict | list) for value in settings.values()):
         raise SettingError("settings must be a table of plain `name = value` lines")
-    return Plan(Rules(**values), tuple(sites), tuple(classes) if isinstance(classes, list) else classes, settings)
+    named = tuple(classes) if isinstance(classes, list) else classes
+    return Plan(Rules(**values), tuple(sites), named, settings, tuple(blocked))
 
 
 def _is_texts(value: Any) -> bool:

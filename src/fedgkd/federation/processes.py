@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from fedgkd.federation.network import check_coordinator, check_port_free
 TRAINER = "fedgkd.federation.worker"
 """The module that trains, in a process of its own."""
 _WATCH = 0.2
+_JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KEPT_JOBS = 3
 _PATIENCE = 5.0
 """Seconds that a process has to end by itself."""
 _SHORT = 3.0
@@ -79,11 +83,19 @@ def join(kit: Kit, training: Training) -> None:
         flare = stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
         while flare.poll() is None:
             trainer.look()
+            tidy(kit.path)
             time.sleep(_WATCH)
         raise FederationError(
             "the coordinator does not take this site in, or the connection was lost for good; "
             f"see {kit.path / 'log.txt'}"
         )
+
+
+def tidy(folder: Path) -> None:
+    """Remove what FLARE leaves in a site's kit of jobs that are over: a folder each, named by the job's number."""
+    jobs = [path for path in folder.iterdir() if _JOB.fullmatch(path.name)]
+    for path in sorted(jobs, key=lambda path: path.stat().st_mtime)[:-_KEPT_JOBS]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class _Trainer:
@@ -132,15 +144,16 @@ def _flare(side: str, kit: Kit, *settings: str) -> list[str]:
 @contextmanager
 def _process(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, which ends with this block, and with us if we are killed."""
-    process = subprocess.Popen(
-        command,
-        env=os.environ | environment,
-        cwd=folder,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stderr=(folder / "errors.txt").open("ab"),
-        preexec_fn=_die_with_parent,
-    )
+    with (folder / "errors.txt").open("ab") as errors:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | environment,
+            cwd=folder,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stderr=errors,
+            preexec_fn=_die_with_parent,
+        )
     try:
         yield process
     finally:
