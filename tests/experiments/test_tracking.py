@@ -91,7 +91,7 @@ def test_mlflow_and_a_run_that_goes_on(tmp_path: Path, mlflow_store: Any) -> Non
     client = mlflow_store()
     (run,) = client.search_runs([client.get_experiment_by_name("fedgkd").experiment_id])
     assert (run.info.run_name, run.info.status) == (cell.name, "FINISHED")
-    assert run.data.params["tau_s"] == "1.0"
+    assert run.data.params["tau_s"] == "3.0"
     history = client.get_metric_history(run.info.run_id, "selected/accuracy/val")
     assert [(m.step, m.value) for m in history] == [(r["round"], r["selected"]["accuracy"]["val"]) for r in rounds]
     assert run.data.metrics["result/test_accuracy"] == result["test_accuracy"]

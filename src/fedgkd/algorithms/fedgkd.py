@@ -32,7 +32,7 @@ class FedGKDSettings(DistillationSettings):
     tau_per_client: bool = setting(False, "divide τ by the number of clients that take part")
     identity_term: bool = setting(True, "start the exponential's series at κ = 0 (off: exp(τR) − I)")
     normalise_kernel: bool = setting(False, "divide the kernel by its diagonal")
-    tau_s: float = setting(1.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
+    tau_s: float = setting(3.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
 
 
 class FedGKD(Algorithm):
