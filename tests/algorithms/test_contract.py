@@ -75,6 +75,22 @@ def test_a_batch_of_n_equals_n_batches_of_one(name: str) -> None:
 
 
 @every_algorithm
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_batches_side_by_side_give_what_one_batch_gives(name: str, model: str) -> None:
+    federation = planted_federation(6, nodes=24)
+    results = []
+    for threads in (1, 3, 3):
+        run = _run(name, federation, threads=threads, model=model)
+        assert len(run.engine.batches) == threads
+        for _ in range(3):
+            run.step()
+        results.append(run.models | run.engine.collect(lambda batch: batch.state))
+    for tensor, expected in results[0].items():
+        torch.testing.assert_close(results[1][tensor], expected, rtol=1e-3, atol=1e-4, msg=tensor)
+        assert torch.equal(results[1][tensor], results[2][tensor]), tensor
+
+
+@every_algorithm
 def test_padding_changes_nothing(name: str) -> None:
     """Clients of unequal size share a batch; the small one's upload is as if it were alone."""
     federation = planted_federation(2)

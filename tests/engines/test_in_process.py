@@ -120,3 +120,29 @@ def test_restore_is_the_opposite_of_collect() -> None:
     other.restore(lambda batch: batch.state, stored)
     stored["w"].zero_()  # what was restored is a copy
     assert other.collect(lambda batch: batch.state)["w"].tolist() == [1, 2, 3, 4]
+
+
+def test_joined_state_is_gathered_without_a_copy_and_nothing_else_leaves() -> None:
+    machine = InProcessEngine([random_graph(10, seed=k) for k in range(4)], seed=0, threads=2)
+
+    def give(clients: ClientBatch, download: Tensors) -> Tensors:
+        clients.state = {"z": torch.rand(len(clients), 5)}
+        return {}
+
+    machine.run(give, {}, range(4))
+    machine.join_state()
+    assert [len(batch) for batch in machine.batches] == [2, 2]
+    whole = machine.run(lambda clients, download: {"z": clients.state["z"]}, {}, range(4))["z"]
+    assert whole.data_ptr() == machine.batches[0].state["z"].data_ptr()
+    for part in (lambda z: z[:, :1], lambda z: z[:, 1:], lambda z: z.flatten(1)[:, ::2]):
+        found = machine.run(lambda clients, download, part=part: {"z": part(clients.state["z"])}, {}, range(4))["z"]
+        assert torch.equal(found, part(whole))
+
+
+def test_all_batches_hold_features_alike() -> None:
+    """A client that is dense by itself is held sparse beside sparse ones, however they are batched."""
+    graphs = [random_graph(20, features=20, seed=0), *(random_graph(20, 20, sparse=True, seed=k) for k in range(1, 12))]
+    for threads in (1, 3, 12):
+        machine = InProcessEngine(graphs, seed=0, threads=threads)
+        assert {batch.graph.sparse for batch in machine.batches} == {True}
+    assert not InProcessEngine(graphs[:1], seed=0).batches[0].graph.sparse

@@ -180,3 +180,20 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_previous_one(slots: Slots, t
     stored, problems = newest(slots)
     assert stored is not None
     assert (stored.serial, problems) == (5, [])
+
+
+def test_the_newest_checkpoint_is_never_overwritten_whatever_the_serials(tmp_path: Path) -> None:
+    made = Slots(tmp_path / "checkpoint", "state")
+    for serial in (2, 4, 6):
+        made.write(serial, tensors(serial), {})
+        assert [stored.serial for stored in made.newest_first([])] == [s for s in (serial, serial - 2) if s]
+    again = Slots(tmp_path / "checkpoint", "state")  # as after a restart
+    again.write(8, tensors(8), {})
+    assert [stored.serial for stored in again.newest_first([])] == [8, 6]
+    assert again.read(6) is not None
+    assert again.read(4) is None
+
+
+def test_a_tensor_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"cannot hold the tensor 'z' of type torch\.float16"):
+        Slots(tmp_path, "state").write(1, {"z": torch.zeros(1, dtype=torch.float16)}, {})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgkd import ClientBatch, RunError, Tensors
+from fedgkd import ClientBatch, Mixing, RunError, ServerRound, Tensors
 from fedgkd.collaboration import spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
@@ -498,3 +498,38 @@ def test_checkpoints_beyond_their_share_are_left_out_and_the_run_resumes_all_the
     found = resumed.execute()
     assert found["per_client"] == expected["per_client"]
     assert found["best_round"] == expected["best_round"]
+
+
+def test_a_resumed_run_keeps_the_models_of_absent_clients(tmp_path: Path) -> None:
+    """The best models may be kept in a round in which a client is absent: its own is that of its last round."""
+    federation = planted_federation(8)
+    settings = {"algorithm": "fedavg", "participation": 0.5, "seed": 1, "rounds": 14, "patience": 0}
+    whole = make(federation, **settings)
+    whole.execute()
+    for stop in range(3, 14):
+        folder = tmp_path / str(stop)
+        stopped = make(federation, folder, **settings)
+        for _ in range(stop):
+            stopped.step()
+        again = resume(RunDirectory(folder), federation)
+        again.execute()
+        for ours, expected in zip(again.personal_models(), whole.personal_models(), strict=True):
+            for name, tensor in expected.params.items():
+                assert torch.equal(ours.params[name], tensor), (stop, name)
+
+
+def test_the_servers_memory_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server keeps of the uploads does not change when the clients train on."""
+    run = make(algorithm="fedavg")
+    plain = run.algorithm.server_step
+    different = []
+
+    def remembers(uploads: Tensors, server: ServerRound) -> Mixing:
+        if server.memory:
+            different.append(not torch.equal(server.memory["last"], uploads["readout.weight"]))
+        return replace(plain(uploads, server), memory={"last": uploads["readout.weight"]})
+
+    monkeypatch.setattr(run.algorithm, "server_step", remembers)
+    for _ in range(3):
+        run.step()
+    assert different == [True, True]

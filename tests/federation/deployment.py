@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +105,19 @@ class Deployment:
 
     def trainer(self, site: str) -> int:
         """Process number of a site's training process."""
-        join = self.running[site].pid
-        children = Path(f"/proc/{join}/task/{join}/children").read_text().split()
-        return next(int(child) for child in children if "faulty" in Path(f"/proc/{child}/cmdline").read_text())
+        return self._process(site, "tests.federation.faulty")
+
+    def job_process(self, site: str) -> int:
+        """Process number of the one that FLARE starts at a site for every job."""
+        return self._process(site, "nvflare.private.fed.app.client.worker_process")
+
+    def _process(self, site: str, module: str) -> int:
+        wanted = {module, str(self.kits / site)}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has just ended
+                if wanted <= set(path.read_text(errors="replace").split("\0")):
+                    return int(path.parent.name)
+        raise AssertionError(f"{site} runs no {module}")
 
     def fault(self, site: str, word: str) -> None:
         path = self.folder / f"{site}.fault"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fedgkd.federation.admin import job
-from fedgkd.federation.kit import make_kits, renew_kits
+from fedgkd.federation.kit import admin_name, make_kits, renew_kits
 from fedgkd.federation.network import GREETING
 from tests.federation.deployment import FEDGKD, Deployment, deployed, free_port, wait_until
 from tests.federation.memory import make_plan
@@ -37,6 +37,7 @@ def test_strangers_and_foreign_code_are_refused(tmp_path: Path) -> None:
         stranger = a_site_that_is_not_on_the_list(parties)
         with a_site_that_claims_to_be_another(parties):
             a_site_cannot_start_a_job(parties)
+            a_member_cannot_start_a_job(parties)
             parties.wait_for("coordinator", f"'{stranger}' wants to join but is not on the list")
         foreign_jobs_do_not_run(parties)
         assert "site-1 is connected" not in parties.said("coordinator")
@@ -107,6 +108,34 @@ def a_site_cannot_start_a_job(parties: Deployment) -> None:
     assert len(started.stderr.splitlines()) == 1
 
 
+def a_member_cannot_start_a_job(parties: Deployment) -> None:
+    """The authority signed its certificate and it may log in, but its role is not the admin's."""
+    kit = parties.folder / "member"
+    shutil.copytree(parties.kits / "admin", kit)
+    certify(parties, kit, "member")
+    job(parties.plan, parties.folder / "of-a-member")
+    command = [sys.executable, "-c", _SUBMIT, str(kit), str(parties.folder / "of-a-member")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    refusal = "the coordinator does not let this kit do that: user not authorized for the action 'submit_job"
+    assert refusal in done.stderr.splitlines()[-1]
+    assert not [*(parties.kits / "coordinator" / "storage" / "jobs").glob("*")]
+
+
+def certify(parties: Deployment, kit: Path, role: str) -> None:
+    """Give a kit a certificate of the federation's authority in the admin's name, with a role of FLARE."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert, serialize_pri_key
+
+    authority = json.loads((parties.kits / "authority" / "cert.json").read_text())
+    signer = load_pem_private_key(authority["root_pri_key"].encode(), None)
+    key, public_key = generate_keys()
+    subject = Identity(admin_name(parties.plan), "coordinator", role)
+    certificate = generate_cert(subject, Identity(parties.plan.rules.name), signer, public_key)
+    (kit / "startup" / "client.crt").write_bytes(serialize_cert(certificate))
+    (kit / "startup" / "client.key").write_bytes(serialize_pri_key(key))
+
+
 def take_certificate(parties: Deployment, site: str, kit: Path) -> None:
     for file in ("client.crt", "client.key"):
         shutil.copy(parties.kits / site / "startup" / file, kit / "startup" / file)
@@ -118,12 +147,14 @@ from pathlib import Path
 from fedgkd.federation.admin import Admin
 from fedgkd.federation.kit import Kit
 admin = Admin(Kit.open(Path(sys.argv[1]), "admin"))
-for folder in sys.argv[2:]:
-    job_id = admin._do(lambda session: session.submit_job(folder))
-    while not (status := admin.job_status(job_id)).startswith(("FINISHED", "FAILED")):
-        time.sleep(0.5)
-    print(status)
-admin.close()
+try:
+    for folder in sys.argv[2:]:
+        job_id = admin._do(lambda session: session.submit_job(folder))
+        while not (status := admin.job_status(job_id)).startswith(("FINISHED", "FAILED")):
+            time.sleep(0.5)
+        print(status)
+finally:
+    admin.close()
 """
 
 

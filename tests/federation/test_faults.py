@@ -34,6 +34,7 @@ def test_faults_cost_a_round_at_most_and_never_the_training(tmp_path: Path) -> N
         parties.wait_for_round(3)
         wrong_uploads_are_refused(parties, "site-2")
         a_killed_training_process_is_started_again(parties, "site-1")
+        a_killed_job_process_costs_the_segment(parties, "site-1")
         a_slow_site_is_skipped_until_it_is_back(parties, "site-0")
         a_killed_site_costs_a_deadline(parties, "site-2")
         too_few_sites_repeat_the_round(parties, "site-1")
@@ -81,6 +82,17 @@ def a_killed_training_process_is_started_again(parties: Deployment, site: str) -
     parties.wait_for(site, "it is started again")
     wait_until_present(parties, site)
     assert parties.said("coordinator").count("training with") == segments, "the job goes on"
+
+
+def a_killed_job_process_costs_the_segment(parties: Deployment, site: str) -> None:
+    """FLARE ends the job at all sites then; our ``start`` submits the next one, which goes on from the last round."""
+    segments = parties.said("coordinator").count("training with")
+    os.kill(parties.job_process(site), signal.SIGKILL)
+    parties.wait_for("admin", "a segment ended as FINISHED:EXECUTION_EXCEPTION")
+    wait_until_present(parties, site)
+    assert parties.said("coordinator").count("training with") == segments + 1
+    rounds = [record["round"] for record in parties.records()]
+    assert rounds == list(range(1, len(rounds) + 1))
 
 
 def a_slow_site_is_skipped_until_it_is_back(parties: Deployment, site: str) -> None:

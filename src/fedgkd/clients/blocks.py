@@ -16,22 +16,26 @@ from torch import Tensor
 def csr_tensor(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
     """A torch CSR tensor; 32-bit indices, since the CPU kernels convert anything else at every call."""
     matrix.sort_indices()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int32)),
-            torch.from_numpy(matrix.indices.astype(np.int32)),
-            torch.from_numpy(matrix.data.astype(np.float32)),
-            size=matrix.shape,
-            check_invariants=True,
-        ).to(device)
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(np.int32)),
+        torch.from_numpy(matrix.indices.astype(np.int32)),
+        torch.from_numpy(matrix.data.astype(np.float32)),
+        size=matrix.shape,
+        check_invariants=True,
+    ).to(device)
+
+
+# PyTorch says once that sparse CSR tensors are new. Here, not in a thread: the filter is the whole process's.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    csr_tensor(sp.csr_array(np.zeros((1, 1), np.float32)))
 
 
 def block_diagonal(blocks: Sequence[sp.csr_array], rows: int, columns: int) -> sp.csr_array:
     """Every block padded to ``rows × columns`` and set on the diagonal, without going through COO."""
     entries = np.cumsum([0, *(block.nnz for block in blocks)])
     indptr = [
-        start + np.pad(block.indptr[1:], (0, rows - block.shape[0]), mode="edge").astype(np.int64)
+        start + np.pad(block.indptr, (0, rows - block.shape[0]), mode="edge")[1:].astype(np.int64)
         for start, block in zip(entries[:-1], blocks, strict=True)
     ]
     indices = [i * columns + block.indices.astype(np.int64) for i, block in enumerate(blocks)]
@@ -64,17 +68,17 @@ class BlockMatrix:
         return product
 
     def multiply(self, dense: Tensor) -> Tensor:
-        flat = dense.reshape(self._clients * self._columns, -1)
-        return _product(self._forward, flat).view(self._clients, self._rows, -1)
+        flat = dense.reshape(self._clients * self._columns, dense.shape[-1])
+        return _product(self._forward, flat).view(self._clients, self._rows, dense.shape[-1])
 
     def multiply_transposed(self, dense: Tensor, plus: Tensor | None = None) -> Tensor:
         """The product with the transpose, and ``plus``."""
-        flat = dense.reshape(self._clients * self._rows, -1)
+        flat = dense.reshape(self._clients * self._rows, dense.shape[-1])
         if plus is None:
             product = _product(self._backward, flat)
         else:
             product = torch.addmm(plus.flatten(0, 1), self._backward, flat)
-        return product.view(self._clients, self._columns, -1)
+        return product.view(self._clients, self._columns, dense.shape[-1])
 
 
 def _product(sparse: Tensor, dense: Tensor) -> Tensor:

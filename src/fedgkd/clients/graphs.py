@@ -54,18 +54,21 @@ class ConstantFeatures(Features):
 class GivenDenseFeatures(ConstantFeatures):
     r"""Dense features: :math:`\hat A X` is computed once, and costs no more than :math:`X` to multiply by."""
 
-    def __init__(self, graph: GraphBatch) -> None:
-        self._graph = graph
+    def __init__(self, graphs: Sequence[Graph], structure: SparseStructure, nodes: int, device: torch.device) -> None:
+        self._graphs, self._structure, self._nodes, self._device = graphs, structure, nodes, device
 
     @cached_property
     def x(self) -> Tensor:
-        return self._graph.padded(map(_dense, self._graph.graphs), np.float32)
+        return self._padded(map(_dense, self._graphs))
 
     @cached_property
     def _smoothed(self) -> Tensor:
         # Not from self.x, which a graph convolution never needs.
-        blocks = zip(self._graph.structure.normalised_blocks, self._graph.graphs, strict=True)
-        return self._graph.padded((block @ _dense(each) for block, each in blocks), np.float32)
+        blocks = zip(self._structure.normalised_blocks, self._graphs, strict=True)
+        return self._padded(block @ _dense(graph) for block, graph in blocks)
+
+    def _padded(self, arrays: Iterable[np.ndarray]) -> Tensor:
+        return padded(arrays, len(self._graphs), self._nodes, np.float32, self._device)
 
     def product(self, weight: Tensor) -> Tensor:
         return torch.bmm(self.x, weight)
@@ -79,10 +82,14 @@ class GivenDenseFeatures(ConstantFeatures):
 
 
 class SparseFeatures(ConstantFeatures):
-    r"""Bags of words: :math:`\hat A X` would have several times the entries of :math:`X`, so they stay apart."""
+    r"""Bags of words: :math:`\hat A X` would have several times the entries of :math:`X`, so they stay apart.
 
-    def __init__(self, matrix: BlockMatrix, structure: SparseStructure) -> None:
-        self._matrix, self._structure = matrix, structure
+    Args:
+        seen: The matrix without the columns for which no gradient is wanted, if they are the last ones.
+    """
+
+    def __init__(self, matrix: BlockMatrix, structure: SparseStructure, seen: BlockMatrix | None = None) -> None:
+        self._matrix, self._structure, self._seen = matrix, structure, seen or matrix
 
     def product(self, weight: Tensor) -> Tensor:
         return self._matrix @ weight
@@ -91,7 +98,7 @@ class SparseFeatures(ConstantFeatures):
         return self._structure.gcn(self.product(weight))
 
     def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
-        return self._matrix.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
+        return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
 
 
 class JoinedFeatures(Features):
@@ -170,14 +177,13 @@ class GraphBatch:
 
     @cached_property
     def sparse(self) -> bool:
-        """Whether features are few enough nonzeros to be worth a sparse product."""
-        stored = sum(_count_nonzero(graph) for graph in self.graphs)
-        return stored <= SPARSE_SHARE * sum(graph.num_nodes * graph.num_features for graph in self.graphs)
+        """Whether the features are held as a sparse matrix."""
+        return are_sparse(self.graphs)
 
     @cached_property
     def features(self) -> ConstantFeatures:
         if not self.sparse:
-            return GivenDenseFeatures(self)
+            return GivenDenseFeatures(self.graphs, self.structure, self.padded_nodes, self.device)
         blocks = [sp.csr_array(graph.x) for graph in self.graphs]
         matrix = BlockMatrix(blocks, self.padded_nodes, self.graphs[0].num_features, self.device)
         return SparseFeatures(matrix, self.structure)
@@ -237,12 +243,23 @@ class GraphBatch:
 
     def padded(self, arrays: Iterable[np.ndarray], dtype: type) -> Tensor:
         """One array per client, each a row per node, as one tensor ``(clients, nodes, …)`` with zeros for padding."""
-        each = iter(arrays)
-        first = next(each)
-        out = np.zeros((len(self.graphs), self.padded_nodes, *first.shape[1:]), dtype)
-        for row, array in zip(out, chain([first], each), strict=True):
-            row[: len(array)] = array
-        return torch.from_numpy(out).to(self.device)
+        return padded(arrays, len(self.graphs), self.padded_nodes, dtype, self.device)
+
+
+def are_sparse(graphs: Sequence[Graph]) -> bool:
+    """Whether features are few enough nonzeros to be worth a sparse product."""
+    stored = sum(_count_nonzero(graph) for graph in graphs)
+    return stored <= SPARSE_SHARE * sum(graph.num_nodes * graph.num_features for graph in graphs)
+
+
+def padded(arrays: Iterable[np.ndarray], clients: int, nodes: int, dtype: type, device: torch.device) -> Tensor:
+    """One array per client, each a row per node, as one tensor ``(clients, nodes, …)`` with zeros for padding."""
+    each = iter(arrays)
+    first = next(each)
+    out = np.zeros((clients, nodes, *first.shape[1:]), dtype)
+    for row, array in zip(out, chain([first], each), strict=True):
+        row[: len(array)] = array
+    return torch.from_numpy(out).to(device)
 
 
 class SeenColumns:
@@ -259,14 +276,14 @@ class SeenColumns:
         blocks = [sp.csr_array(each.x) for each in graph.graphs]
         empty = np.stack([np.bincount(x.indices, minlength=x.shape[1]) == 0 for x in blocks])
         order = np.argsort(empty, axis=1, kind="stable")
-        self.seen = int((~empty).sum(axis=1).max())
+        self.seen = max(1, int((~empty).sum(axis=1).max()))
         self._order = torch.from_numpy(order).to(graph.device)
         self._place = self._order.argsort(dim=1)
         kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.seen], strict=True)]
-        self.features = SeenFeatures(
+        self.features = SparseFeatures(
             BlockMatrix(kept, graph.padded_nodes, order.shape[1], graph.device),
-            BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device),
             graph.structure,
+            BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device),
         )
 
     def sort(self, client: int, weight: Tensor, out: Tensor) -> None:
@@ -276,22 +293,6 @@ class SeenColumns:
     def unsort(self, client: int, weight: Tensor) -> None:
         """Put what :meth:`sort` wrote back into the common order, in place."""
         weight.copy_(weight.index_select(0, self._place[client]))
-
-
-class SeenFeatures(ConstantFeatures):
-    """Sparse features for weights whose first rows are those of the seen columns."""
-
-    def __init__(self, all_columns: BlockMatrix, seen: BlockMatrix, structure: SparseStructure) -> None:
-        self._matrix, self._seen, self._structure = all_columns, seen, structure
-
-    def product(self, weight: Tensor) -> Tensor:
-        return self._matrix @ weight
-
-    def convolved(self, weight: Tensor) -> Tensor:
-        return self._structure.gcn(self.product(weight))
-
-    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
-        return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
 
 
 class TrainingNodes:
@@ -305,15 +306,15 @@ class TrainingNodes:
     """
 
     def __init__(self, graph: GraphBatch) -> None:
-        nodes = [mask[: graph.padded_nodes].nonzero()[0] for mask in graph.splits[:, 0].cpu().numpy()]
+        nodes = [mask.nonzero()[0] for mask in graph.splits[:, 0].cpu().numpy()]
         self.counts = [len(rows) for rows in nodes]
         self.gcn = graph.structure.gcn_at(nodes)
-        y, weights = np.zeros((2, len(nodes), max(self.counts)))
+        shape = (len(nodes), max(self.counts))
+        y, weights = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for client, rows in enumerate(nodes):
             y[client, : len(rows)] = np.maximum(graph.graphs[client].y[rows], 0)
             weights[client, : len(rows)] = 1 / max(len(rows), 1)
-        self.y = torch.from_numpy(y).long().to(graph.device)
-        self.weights = torch.from_numpy(weights).float().to(graph.device)
+        self.y, self.weights = torch.from_numpy(y).to(graph.device), torch.from_numpy(weights).to(graph.device)
 
 
 def _count_nonzero(graph: Graph) -> int:

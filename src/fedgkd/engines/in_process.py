@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.clients.graphs import are_sparse
 from fedgkd.data.graph import Graph
 from fedgkd.data.pooling import Pool
 from fedgkd.engines.memory import reuse_freed_memory
@@ -59,6 +60,9 @@ class InProcessEngine:
                 work = [client_bytes + node_bytes * size for size in sizes]
                 groups = [part for bucket in groups for part in cache_sized(bucket, work, threads)]
             self.batches = [ClientBatch(ids, [graphs[i] for i in ids], seed, device) for ids in groups]
+            for batch in self.batches:
+                # All alike: private state may be laid out by it, and how clients are batched depends on the machine.
+                batch.graph.sparse = are_sparse(graphs)
         self._workers = min(threads, len(self.batches))
         self._pool: ThreadPoolExecutor | None = None
         if self._workers > 1:
@@ -87,8 +91,9 @@ class InProcessEngine:
         asked = [batch for batch in self.batches if not place.keys().isdisjoint(batch.ids)]
         done = list(self._pool.map(work, asked) if self._pool else map(work, asked))
         self.seconds = Counter()
+        side_by_side = max(1, min(self._workers, len(asked)))
         for _, _, seconds in done:
-            self.seconds.update({activity: spent / self._workers for activity, spent in seconds.items()})
+            self.seconds.update({activity: spent / side_by_side for activity, spent in seconds.items()})
         uploads = gather([result for result, _, _ in done], [k for _, positions, _ in done for k in positions])
         self.bytes_down, self.bytes_up = bytes_per_client(downloads), bytes_per_client(uploads)
         return uploads
@@ -147,17 +152,28 @@ def gather(parts: Sequence[Tensors], order: Sequence[int]) -> Tensors:
 
 
 def _joined(parts: Sequence[Tensor], order: Sequence[int]) -> Tensor:
-    whole = parts[0]._base
-    if whole is not None and len(whole) == len(order) and all(part._base is whole for part in parts):
-        rows = [part.storage_offset() // whole.stride(0) + k for part in parts for k in range(len(part))]
-        if rows == list(order):
-            return whole  # they already lie side by side
+    if list(order) == sorted(order) and _lie_side_by_side(parts):
+        return torch.as_strided(parts[0], (len(order), *parts[0].shape[1:]), parts[0].stride())
     joined = parts[0].new_empty(len(order), *parts[0].shape[1:])
     begin = 0
     for part in parts:
         joined[_index(order[begin : begin + len(part)])] = part
         begin += len(part)
     return joined
+
+
+def _lie_side_by_side(parts: Sequence[Tensor]) -> bool:
+    """Whether each part begins in memory where the one before it ends, with nothing else between their rows."""
+    first = parts[0]
+    place = first.storage_offset()
+    for part in parts:
+        alike = (part.shape[1:], part.dtype) == (first.shape[1:], first.dtype) and part.is_contiguous()
+        if not alike or part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr():
+            return False
+        if part.storage_offset() != place:
+            return False
+        place += part.numel()
+    return True
 
 
 def _index(rows: Sequence[int]) -> slice | list[int]:

@@ -34,6 +34,7 @@ class Stored:
     serial: int
     tensors: Tensors
     facts: dict[str, Any]
+    slot: int
 
 
 class Slots:
@@ -42,10 +43,11 @@ class Slots:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
+        self._newest: int | None = None
 
     def write(self, serial: int, tensors: Tensors, facts: Mapping[str, Any]) -> None:
         """Store ``tensors`` and what JSON can hold under a serial number that grows with every call."""
-        slot = serial % _SLOTS
+        slot = self._free_slot(serial)
         description = {"serial": serial, "facts": facts}
         # Both take their time, and neither holds up the other.
         with ThreadPoolExecutor(1) as beside:
@@ -60,6 +62,14 @@ class Slots:
                 raise RunError(f"cannot write the checkpoint {where}: {error.strerror or error}") from error
             text = json.dumps(description | {"checksum": checksum.result()}, allow_nan=False)
         atomic_write_text(self._description(slot), text, RunError)
+        self._newest = slot
+
+    def _free_slot(self, serial: int) -> int:
+        """Any slot but the one that holds the newest checkpoint."""
+        if self._newest is None:
+            stored = self.newest_first([])
+            self._newest = stored[0].slot if stored else (serial + 1) % _SLOTS
+        return (self._newest + 1) % _SLOTS
 
     def newest_first(self, problems: list[str]) -> list[Stored]:
         """Every whole checkpoint; ``problems`` gets a sentence for each one that is not."""
@@ -68,8 +78,7 @@ class Slots:
 
     def read(self, serial: int) -> Stored | None:
         """The checkpoint with that serial number, if it is still there and whole."""
-        stored = self._read(serial % _SLOTS, [])
-        return stored if stored and stored.serial == serial else None
+        return next((stored for stored in self.newest_first([]) if stored.serial == serial), None)
 
     def _read(self, slot: int, problems: list[str]) -> Stored | None:
         from safetensors import SafetensorError
@@ -83,7 +92,7 @@ class Slots:
             # Not mapped into memory: the file will be overwritten while the tensors are in use.
             tensors = load(self._tensors(slot).read_bytes())
             if _checksum(tensors, description) == checksum:
-                return Stored(description["serial"], tensors, description["facts"])
+                return Stored(description["serial"], tensors, description["facts"], slot)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
             pass  # whatever stands there is not what was written
         problems.append(f"the checkpoint {self._tensors(slot).stem} is damaged")
@@ -105,6 +114,8 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
     header: dict[str, Any] = {}
     offset = 0
     for name, array in arrays.items():
+        if tensors[name].dtype not in _DTYPES:
+            raise RunError(f"a checkpoint cannot hold the tensor '{name}' of type {tensors[name].dtype}")
         header[name] = {
             "dtype": _DTYPES[tensors[name].dtype],
             "shape": list(array.shape),

@@ -133,10 +133,14 @@ class Run:
 
     # --- a round -----------------------------------------------------------------------------------------------
 
+    @property
+    def _everybody_takes_part(self) -> bool:
+        return self.config.run.participation == 1.0 and self.config.run.dropout_rate == 0.0
+
     def _cohort(self) -> list[int]:
         """Who takes part: a random share, less those that fail to answer."""
         settings, n = self.config.run, self.federation.num_clients
-        if settings.participation == 1.0 and settings.dropout_rate == 0.0:
+        if self._everybody_takes_part:
             return list(range(n))
         draw = stream(settings.seed, "participation", self.round)
         asked = draw.permutation(n)[: max(1, round(settings.participation * n))]
@@ -189,7 +193,8 @@ class Run:
     def _serve(self, uploads: Tensors, present: Sequence[int]) -> Mixing:
         """The server step over those present, whose next models it mixes; the others keep theirs."""
         mixing, self.models = serve(self.algorithm, uploads, present, self.round, self.models, self.memory)
-        self.memory = mixing.memory
+        # What it keeps of the uploads may be the clients' own memory, which they will change.
+        self.memory = {name: tensor.clone() for name, tensor in mixing.memory.items()}
         return mixing
 
     def _out_of_patience(self) -> bool:
@@ -247,7 +252,7 @@ class Run:
 
     def _state_tensors(self) -> Tensors:
         state = self.engine.collect(lambda batch: batch.state)
-        if self.best.round:
+        if self.best.round and self._everybody_takes_part:
             # The next round starts from the server's weights, and the best models are kept elsewhere.
             again = {MODEL + name for name in self.algorithm.shared}
             state = {name: tensor for name, tensor in state.items() if name not in again}

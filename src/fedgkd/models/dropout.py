@@ -16,8 +16,8 @@ _LEVELS = 1 << 16
 class Dropout:
     """Zeroes entries of hidden features with probability ``rate`` and scales the others up.
 
-    A client draws exactly as many numbers as it has nodes, so that padding and batch-mates change nothing. Sixteen
-    random bits decide an entry: four entries per 64-bit draw instead of one, and a rate exact to 1/65,536.
+    A client draws for the rows it has and for no padding, so that batch-mates change nothing. Sixteen random bits
+    decide an entry: four entries per 64-bit draw instead of one, and a rate exact to 1/65,536.
 
     Attributes:
         scale: What the entries that stay are multiplied by.

@@ -27,12 +27,16 @@ def start_clients(clients: ClientBatch, model: Model) -> None:
     start = model.initial(clients.seed, len(clients), clients.device)
     clients.state.update({MODEL + name: tensor for name, tensor in start.items()})
     trained = {name: tensor for name, tensor in start.items() if model.trains(name)}
-    clients.state.update(Adam(lr=1.0, weight_decay=0.0).start(trained))
+    clients.state.update(Adam.start(trained))
 
 
 def personal_model(clients: ClientBatch) -> Tensors:
-    """The weights that each client has now."""
-    return {name.removeprefix(MODEL): t for name, t in clients.state.items() if name.startswith(MODEL)}
+    """The weights that each client has now, in the clients' own memory.
+
+    The state of batches that run side by side may be views of one tensor, whose changes autograd counts together;
+    ``.data`` has a count of its own.
+    """
+    return {name.removeprefix(MODEL): t.data for name, t in clients.state.items() if name.startswith(MODEL)}
 
 
 def local_round(
@@ -51,14 +55,15 @@ def local_round(
         shares: Whether a parameter of that name is uploaded.
         proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½) over the weights
             of the download.
-        penalty: A further term of the loss, from the weights now and those received.
+        penalty: A further term of the loss, from the weights now and those received; in every round or in none, since
+            the moments of a model that is trained without one may be kept in another order.
 
     Returns:
         The shared parameters and the client's counts and metrics.
     """
     params = personal_model(clients)
     received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
-    pull = {name: proximal for name in params if proximal and name in download}
+    pull = {name: proximal for name in params if proximal and name in download and model.trains(name)}
     if GCNStep.fits(model) and penalty is None:
         losses, scores = train_by_hand(clients, params, received, model, settings, pull)
     else:

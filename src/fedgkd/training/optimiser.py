@@ -26,7 +26,8 @@ class Adam:
     lr: float
     weight_decay: float
 
-    def start(self, params: Tensors) -> Tensors:
+    @staticmethod
+    def start(params: Tensors) -> Tensors:
         """Moments and step counts before the first step."""
         first = next(iter(params.values()))
         state = {"adam.steps": torch.zeros(len(first), device=first.device)}
