@@ -71,14 +71,13 @@ class BlockMatrix:
         flat = dense.reshape(self._clients * self._columns, dense.shape[-1])
         return _product(self._forward, flat).view(self._clients, self._rows, dense.shape[-1])
 
-    def multiply_transposed(self, dense: Tensor, plus: Tensor | None = None) -> Tensor:
-        """The product with the transpose, and ``plus``."""
+    def multiply_transposed(self, dense: Tensor, onto: Tensor | None = None, share: float = 0.0) -> Tensor:
+        """The product with the transpose; added to ``share`` of ``onto``, in its memory, if that is given."""
         flat = dense.reshape(self._clients * self._rows, dense.shape[-1])
-        if plus is None:
-            product = _product(self._backward, flat)
-        else:
-            product = torch.addmm(plus.flatten(0, 1), self._backward, flat)
-        return product.view(self._clients, self._columns, dense.shape[-1])
+        if onto is None:
+            return _product(self._backward, flat).view(self._clients, self._columns, dense.shape[-1])
+        onto.view(-1, dense.shape[-1]).addmm_(self._backward, flat, beta=share)
+        return onto
 
 
 def _product(sparse: Tensor, dense: Tensor) -> Tensor:

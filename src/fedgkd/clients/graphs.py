@@ -47,8 +47,11 @@ class ConstantFeatures(Features):
         r""":math:`\hat A X W` with the normalised adjacency of the clients' graphs."""
 
     @abstractmethod
-    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
-        r""":math:`(\hat A X)^\top G`, from the gradient of :meth:`convolved` to that of the weight, and ``plus``."""
+    def convolved_transposed(self, grad: Tensor, onto: Tensor | None = None, share: float = 0.0) -> Tensor:
+        r""":math:`(\hat A X)^\top G`: from the gradient of :meth:`convolved` to that of the weight.
+
+        Added to ``share`` of ``onto``, in its memory, if that is given.
+        """
 
 
 class GivenDenseFeatures(ConstantFeatures):
@@ -76,9 +79,9 @@ class GivenDenseFeatures(ConstantFeatures):
     def convolved(self, weight: Tensor) -> Tensor:
         return torch.bmm(self._smoothed, weight)
 
-    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
+    def convolved_transposed(self, grad: Tensor, onto: Tensor | None = None, share: float = 0.0) -> Tensor:
         transposed = self._smoothed.transpose(1, 2)
-        return torch.bmm(transposed, grad) if plus is None else torch.baddbmm(plus, transposed, grad)
+        return torch.bmm(transposed, grad) if onto is None else onto.baddbmm_(transposed, grad, beta=share)
 
 
 class SparseFeatures(ConstantFeatures):
@@ -97,8 +100,8 @@ class SparseFeatures(ConstantFeatures):
     def convolved(self, weight: Tensor) -> Tensor:
         return self._structure.gcn(self.product(weight))
 
-    def convolved_transposed(self, grad: Tensor, plus: Tensor | None = None) -> Tensor:
-        return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), plus)
+    def convolved_transposed(self, grad: Tensor, onto: Tensor | None = None, share: float = 0.0) -> Tensor:
+        return self._seen.multiply_transposed(self._structure.normalised.multiply_transposed(grad), onto, share)
 
 
 class JoinedFeatures(Features):

@@ -42,13 +42,13 @@ class GCNStep:
         return self._features.convolved(params[FIRST]).add_(params["convs.0.bias"])
 
     def __call__(
-        self, params: Tensors, dropout: Dropout, first: Tensor, plus: Tensor | None = None
+        self, params: Tensors, dropout: Dropout, first: Tensor, onto: Tensor | None = None, share: float = 0.0
     ) -> tuple[Tensor, Tensors]:
         """The cross-entropy of each client, and its gradients.
 
         Args:
             first: What :meth:`first` gives for these parameters; it is overwritten.
-            plus: What to add to the gradient of the first weights.
+            onto, share: The gradient of the first weights is added to that share of a tensor, in its memory.
         """
         after_dropout = [layer + "weight" for layer, _, _ in self._convolutions] + [READOUT + "weight"]
         scaled = {name: params[name] * dropout.scale for name in after_dropout}
@@ -69,7 +69,7 @@ class GCNStep:
             d = messages.multiply_transposed(_back(layer, x, d, scaled, grads))
         d = _where_positive(outputs.pop(), d)
         grads["convs.0.bias"] = d.sum(1, keepdim=True)
-        grads[FIRST] = self._features.convolved_transposed(d, plus)
+        grads[FIRST] = self._features.convolved_transposed(d, onto, share)
         for name in scaled:
             grads[name].mul_(dropout.scale)
         return losses, grads

@@ -6,7 +6,8 @@ fast. At the last layer it draws masks for the training nodes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -36,8 +37,6 @@ def train_by_hand(
     other rows are moved by weight decay and the proximal term, for which they need nothing but themselves: all epochs'
     steps are made at once, client by client, while the rows are in the processor's cache.
 
-    The gradient :math:`2 \lambda (W - \bar W)` of the proximal term is a stronger weight decay and a constant.
-
     Args:
         pull: :math:`\lambda` for the parameters that have a proximal term.
 
@@ -45,27 +44,25 @@ def train_by_hand(
         The cross-entropy per client in the last epoch, before its step, and the scores of the weights received.
     """
     graph, state, epochs = clients.graph, clients.state, settings.local_epochs
+    optimiser, strength = Adam(settings.lr, settings.weight_decay), 2 * pull.get(FIRST, 0.0)
     with clients.timed("training"):
         columns = graph.columns if graph.sparse else None
-        optimisers = {name: Adam(settings.lr, settings.weight_decay + 2 * pull.get(name, 0.0)) for name in params}
-        _start(params, received, columns, state, optimisers[FIRST], epochs, pull.get(FIRST, 0.0))
-        groups = [
-            _Group(optimiser, [name for name in params if optimisers[name] == optimiser], params, state, columns)
-            for optimiser in dict.fromkeys(optimisers.values())
-        ]
-        constants = {name: params[name] * (-2 * strength) for name, strength in pull.items() if name != FIRST}
-        first_constant = _seen(params[FIRST], columns) * (-2 * pull[FIRST]) if FIRST in pull else None
+        decaying = replace(optimiser, weight_decay=optimiser.weight_decay + strength)
+        _start(params, received, columns, state, decaying, epochs, strength)
+        seen = _seen(params[FIRST], columns)
+        anchor = seen.clone() if strength else None
+        pieces = _Pieces(params, state, columns)
         dropout = Dropout(clients, settings.dropout)
         step = GCNStep(network, graph, graph.features if columns is None else columns.features)
         first = step.first(params)
     scores = evaluate(clients, network, params, first)
     with clients.timed("training"):
         for epoch in range(epochs):
-            losses, grads = step(params, dropout, step.first(params) if epoch else first, first_constant)
-            for name, constant in constants.items():
-                grads[name] += constant
-            for group in groups:
-                group.step(grads)
+            away = None if anchor is None else seen - anchor
+            losses, grads = step(params, dropout, step.first(params) if epoch else first, away, strength)
+            for name in pull.keys() - {FIRST}:
+                grads[name].add_(params[name] - received[name], alpha=2 * pull[name])
+            optimiser.update(pieces.weights, pieces.of(grads), pieces.moments)
         if columns is not None:
             for client, weight in enumerate(params[FIRST]):
                 columns.unsort(client, weight)
@@ -82,7 +79,10 @@ def _start(
     epochs: int,
     strength: float,
 ) -> None:
-    """Take over the weights received. Rows of seen columns come first, and those of the others make all their steps."""
+    r"""Take over the weights received. Rows of seen columns come first, and those of the others make all their steps.
+
+    For those the proximal term is a stronger weight decay, which the optimiser has, and a constant.
+    """
     for name, tensor in params.items():
         if columns is None or name != FIRST:
             tensor.copy_(received[name])
@@ -95,7 +95,7 @@ def _start(
                 [state[f"adam.second.{FIRST}"][rows]],
                 [state["adam.steps"][client].clone()],
             )
-            constant = tensor[rows] * (-2 * strength)
+            constant = tensor[rows] * -strength
             for _ in range(epochs):
                 optimiser.update([tensor[rows]], [constant], moments)
 
@@ -104,30 +104,23 @@ def _seen(weight: Tensor, columns: SeenColumns | None) -> Tensor:
     return weight if columns is None else weight[:, : columns.seen]
 
 
-class _Group:
-    """The parameters with the same weight decay, cut into pieces that are contiguous in memory, as Adam wants them."""
+class _Pieces:
+    """The parameters that the epochs train, cut into pieces that are contiguous in memory, as Adam wants them."""
 
-    def __init__(
-        self,
-        optimiser: Adam,
-        names: Sequence[str],
-        params: Tensors,
-        state: Tensors,
-        columns: SeenColumns | None,
-    ) -> None:
-        self._optimiser = optimiser
-        together, each = rows_in_step(state["adam.steps"]), [slice(k, k + 1) for k in range(len(state["adam.steps"]))]
-        self._pieces = [(name, rows) for name in names for rows in (each if columns and name == FIRST else together)]
+    def __init__(self, params: Tensors, state: Tensors, columns: SeenColumns | None) -> None:
+        steps = state["adam.steps"]
+        together, each = rows_in_step(steps), [slice(k, k + 1) for k in range(len(steps))]
+        self._places = [(name, rows) for name in params for rows in (each if columns and name == FIRST else together)]
 
         def cut(tensor: Tensor, name: str, rows: slice) -> Tensor:
             return _seen(tensor[rows], columns) if name == FIRST else tensor[rows]
 
-        self._weights = [cut(params[name], name, rows) for name, rows in self._pieces]
-        self._moments = Moments(
-            [cut(state[f"adam.first.{name}"], name, rows) for name, rows in self._pieces],
-            [cut(state[f"adam.second.{name}"], name, rows) for name, rows in self._pieces],
-            [state["adam.steps"][rows].amax().clone() for _, rows in self._pieces],
+        self.weights = [cut(params[name], name, rows) for name, rows in self._places]
+        self.moments = Moments(
+            [cut(state[f"adam.first.{name}"], name, rows) for name, rows in self._places],
+            [cut(state[f"adam.second.{name}"], name, rows) for name, rows in self._places],
+            [steps[rows].amax().clone() for _, rows in self._places],
         )
 
-    def step(self, grads: Tensors) -> None:
-        self._optimiser.update(self._weights, [grads[name][rows] for name, rows in self._pieces], self._moments)
+    def of(self, grads: Tensors) -> list[Tensor]:
+        return [grads[name][rows] for name, rows in self._places]
