@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for those who ca
 import torch
 
 from benchmarks import growth, machine, openfgl_rounds, start
-from benchmarks.agreement import agree, disagreement
+from benchmarks.agreement import TOLERATED, disagreement
 from benchmarks.child import size
 from benchmarks.epochs import contestants, time_epochs
 from benchmarks.ours import Ours, configure
@@ -149,9 +149,9 @@ def measure_workload(work: Workload, options: argparse.Namespace, openfgl: Path 
 def check_agreement(federation: Federation, algorithm: str, options: argparse.Namespace) -> None:
     """Stop if ours and the plain loop do not compute the same."""
     settings = parse_assignments(options.set)
-    difference = disagreement(federation, algorithm, options.threads, settings)
-    if not agree(difference, configure(algorithm, options.threads, settings).method.lr):
-        raise SystemExit(f"error: ours and the plain loop of {algorithm} differ by {difference:.2g} after a few epochs")
+    share = disagreement(federation, algorithm, options.threads, settings)
+    if share > TOLERATED:
+        raise SystemExit(f"error: ours and the plain loop of {algorithm} differ in {share:.1%} of the weights")
 
 
 def time_rounds(
