@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,26 +46,10 @@ def sample_edges(x: Tensor, noise: Tensor, gamma: float, tau_g: float) -> DenseS
 
     The diagonal is left out: the layers add a self-loop to every node themselves.
     """
-    products: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
-    soft = torch.sigmoid((products - gamma + noise) / tau_g)
+    soft = torch.sigmoid((x @ x.transpose(1, 2) - gamma + noise) / tau_g)
     hard = (soft > 0.5).to(soft.dtype)
     off_diagonal = 1.0 - torch.eye(x.shape[1], device=x.device)
     return DenseStructure((hard + (soft - soft.detach())) * off_diagonal)
-
-
-class _Gram(torch.autograd.Function):
-    """``x @ xᵀ``. Autograd would treat the two factors as different, and multiply twice on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return torch.bmm(x, x.transpose(1, 2))
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return torch.bmm(grad + grad.transpose(1, 2), x)
 
 
 def project_to_simplex(y: Tensor) -> Tensor:

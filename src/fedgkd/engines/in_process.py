@@ -60,9 +60,10 @@ class InProcessEngine:
                 work = [client_bytes + node_bytes * size for size in sizes]
                 groups = [part for bucket in groups for part in cache_sized(bucket, work, threads)]
             self.batches = [ClientBatch(ids, [graphs[i] for i in ids], seed, device) for ids in groups]
+            # All alike: private state may be laid out by it, and how clients are batched depends on the machine.
+            sparse = are_sparse(graphs)
             for batch in self.batches:
-                # All alike: private state may be laid out by it, and how clients are batched depends on the machine.
-                batch.graph.sparse = are_sparse(graphs)
+                batch.graph.sparse = sparse
         self._workers = min(threads, len(self.batches))
         self._pool: ThreadPoolExecutor | None = None
         if self._workers > 1:

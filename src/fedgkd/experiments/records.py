@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from fedgkd._version import __version__
+from fedgkd.algorithms import Algorithm
 from fedgkd.collaboration import Mixing
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_counts
-from fedgkd.experiments.scores import MODELS, Scoreboard
+from fedgkd.experiments.config import Config
+from fedgkd.experiments.scores import MODELS, Best, Scoreboard
 from fedgkd.training.evaluation import SPLITS, TEST, VAL
 
 Record = dict[str, Any]
@@ -45,6 +47,72 @@ def figures(scores: Scoreboard, model: str) -> Record:
         "test_accuracy_weighted": scores.weighted_mean(model, TEST),
         "test_macro_f1": scores.mean_macro_f1(model, TEST),
         "per_client": scores.accuracy[model][:, TEST].tolist(),
+    }
+
+
+def round_record(
+    round_: int,
+    cohort: Sequence[int],
+    present: Sequence[int],
+    scores: Scoreboard,
+    best_round: int,
+    moved: tuple[int, int],
+    mixing: Mixing | None,
+    relation_quality: float | None = None,
+) -> Record:
+    """What is written down of a round; ``moved`` are the bytes per client, up and down."""
+    return {
+        "round": round_,
+        "present": list(cohort),
+        "left_out": sorted(set(cohort) - set(present)),
+        **scores_record(scores),
+        "best_round": best_round,
+        "bytes_up": moved[0],
+        "bytes_down": moved[1],
+        "relation_quality": relation_quality,
+        **(mixing.facts if mixing else {}),
+    }
+
+
+def result_record(
+    config: Config,
+    algorithm: Algorithm,
+    names: Sequence[str],
+    rounds: int,
+    scores: Scoreboard,
+    best: Best,
+    best_received: Best,
+    totals: Mapping[str, float],
+    *,
+    dataset: str,
+    setting: str,
+    partition_hash: str | None,
+) -> Record:
+    """The figures of a run; the headline is the mean test accuracy at the best validation round."""
+    sizes = algorithm.model.sizes
+    return {
+        "algorithm": config.run.algorithm,
+        "dataset": dataset,
+        "clients": len(names),
+        "setting": setting,
+        "seed": config.run.seed,
+        "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[config.run.select],
+        "rounds": rounds,
+        "best_round": best.round,
+        **best.figures,
+        "test_accuracy_received": best_received.figures.get("test_accuracy"),
+        "best_round_received": best_received.round,
+        "test_accuracy_last": scores.mean("selected", TEST),
+        "clients_without_val_nodes": scores.clients_without(VAL),
+        "clients_without_test_nodes": scores.clients_without(TEST),
+        "client_names": list(names),
+        "parameters": sum(sizes.values()),
+        "parameters_shared": sum(sizes[name] for name in algorithm.shared),
+        "local_epochs": config.method.local_epochs,
+        "epochs_before_round_1": algorithm.start_epochs,
+        **totals,
+        "partition_hash": partition_hash,
+        "versions": versions(),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,13 +25,20 @@ from fedgkd.experiments.federations import fingerprint
 from fedgkd.experiments.hardware import count_cores, find_device
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
-from fedgkd.experiments.records import Record, clients_record, figures, relation_matrices, scores_record, versions
+from fedgkd.experiments.records import (
+    Record,
+    clients_record,
+    figures,
+    relation_matrices,
+    result_record,
+    round_record,
+)
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.selection import choose_preferred, keep_model, start_preferring
 from fedgkd.experiments.serving import serve
 from fedgkd.models.network import part
 from fedgkd.randomness import stream
-from fedgkd.training.evaluation import TEST, VAL
+from fedgkd.training.evaluation import VAL
 from fedgkd.training.local import MODEL
 
 _FLOAT = 4
@@ -79,7 +85,7 @@ class Run:
             self.device,
             threads,
             node_bytes=_ACTIVATIONS * network.hidden * _FLOAT,
-            client_bytes=sum(self._sizes.values()) * _FLOAT,
+            client_bytes=sum(self.algorithm.model.sizes.values()) * _FLOAT,
         )
         start = self.algorithm.model.initial(settings.seed, 1, self.device)
         self.models: Tensors = {
@@ -104,7 +110,8 @@ class Run:
 
     def execute(self) -> Record:
         """All rounds that are left; returns the result, which is also written to the directory."""
-        while self.round < self.config.run.rounds and not self._out_of_patience():
+        settings = self.config.run
+        while self.round < settings.rounds and not self.best.is_stale(self.round, settings.patience):
             self.events.on_round(self.step())
         return self._finish()
 
@@ -125,11 +132,6 @@ class Run:
         if self.directory is not None:
             self._store(self.directory, record, mixing, present)
         return record
-
-    @cached_property
-    def _sizes(self) -> dict[str, int]:
-        """How many numbers each parameter of a client's model is."""
-        return {name: math.prod(parameter.shape) for name, parameter in self.algorithm.model.parameters.items()}
 
     # --- a round -----------------------------------------------------------------------------------------------
 
@@ -193,26 +195,13 @@ class Run:
     def _serve(self, uploads: Tensors, present: Sequence[int]) -> Mixing:
         """The server step over those present, whose next models it mixes; the others keep theirs."""
         mixing, self.models = serve(self.algorithm, uploads, present, self.round, self.models, self.memory)
-        # What it keeps of the uploads may be the clients' own memory, which they will change.
-        self.memory = {name: tensor.clone() for name, tensor in mixing.memory.items()}
+        self.memory = mixing.memory
         return mixing
 
-    def _out_of_patience(self) -> bool:
-        patience = self.config.run.patience
-        return bool(patience and self.best.round and self.round - self.best.round >= patience)
-
     def _record(self, cohort: Sequence[int], present: Sequence[int], mixing: Mixing | None) -> Record:
-        return {
-            "round": self.round,
-            "present": list(cohort),
-            "left_out": sorted(set(cohort) - set(present)),
-            **scores_record(self.scores),
-            "best_round": self.best.round,
-            "bytes_up": self.engine.bytes_up if cohort else 0,
-            "bytes_down": self.engine.bytes_down if cohort else 0,
-            "relation_quality": self._relation_quality(mixing, present),
-            **(mixing.facts if mixing else {}),
-        }
+        moved = (self.engine.bytes_up, self.engine.bytes_down) if cohort else (0, 0)
+        quality = self._relation_quality(mixing, present)
+        return round_record(self.round, cohort, present, self.scores, self.best.round, moved, mixing, quality)
 
     def _relation_quality(self, mixing: Mixing | None, present: Sequence[int]) -> float | None:
         if mixing is None or mixing.relation is None:
@@ -335,32 +324,19 @@ class Run:
 
     def result(self) -> Record:
         """The figures of the run; the headline is the mean test accuracy at the best validation round."""
-        settings, federation, scores = self.config.run, self.federation, self.scores
-        sizes = self._sizes
-        record = {
-            "algorithm": settings.algorithm,
-            "dataset": federation.dataset,
-            "clients": federation.num_clients,
-            "setting": federation.setting,
-            "seed": settings.seed,
-            "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[settings.select],
-            "rounds": self.round,
-            "best_round": self.best.round,
-            **self.best.figures,
-            "test_accuracy_received": self.best_received.figures.get("test_accuracy"),
-            "best_round_received": self.best_received.round,
-            "test_accuracy_last": scores.mean("selected", TEST),
-            "clients_without_val_nodes": scores.clients_without(VAL),
-            "clients_without_test_nodes": scores.clients_without(TEST),
-            "client_names": list(federation.names),
-            "parameters": sum(sizes.values()),
-            "parameters_shared": sum(sizes[name] for name in self.algorithm.shared),
-            "local_epochs": self.config.method.local_epochs,
-            "epochs_before_round_1": self.algorithm.start_epochs,
-            **self.totals,
-            "partition_hash": federation.partition_hash,
-            "versions": versions(),
-        }
+        record = result_record(
+            self.config,
+            self.algorithm,
+            self.federation.names,
+            self.round,
+            self.scores,
+            self.best,
+            self.best_received,
+            self.totals,
+            dataset=self.federation.dataset,
+            setting=self.federation.setting,
+            partition_hash=self.federation.partition_hash,
+        )
         return dict(plain(record))
 
 

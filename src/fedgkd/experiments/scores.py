@@ -104,6 +104,10 @@ class Best:
         self.round, self.val, self.figures = round_, val, figures
         return True
 
+    def is_stale(self, round_: int, patience: int) -> bool:
+        """Whether there has been no better one for so many rounds; a patience of 0 never ends."""
+        return bool(patience and self.round and round_ - self.round >= patience)
+
 
 def _mean(values: Array) -> float:
     there = values[np.isfinite(values)]

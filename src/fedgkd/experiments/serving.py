@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -24,6 +25,8 @@ def serve(
     """
     server = ServerRound(round_, tuple(present), take(models, present), memory)
     mixing = algorithm.server_step(uploads, server)
+    # What it keeps of the uploads may be the clients' own memory, which they will change.
+    mixing = replace(mixing, memory={name: tensor.clone() for name, tensor in mixing.memory.items()})
     shared = {name: uploads[name] for name in algorithm.shared}
     device = next((tensor.device for tensor in shared.values()), mixing.weights.device)
     mixed = mix(mixing.weights.to(device), shared)

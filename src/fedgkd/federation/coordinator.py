@@ -25,7 +25,7 @@ from fedgkd.errors import FederationError
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.plain import plain
-from fedgkd.experiments.records import Record, figures, relation_matrices, scores_record, versions
+from fedgkd.experiments.records import Record, figures, relation_matrices, result_record, round_record
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.serving import serve
 from fedgkd.federation.attendance import Attendance
@@ -34,7 +34,7 @@ from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
 from fedgkd.federation.wire import Message
 from fedgkd.models.network import part
-from fedgkd.training.evaluation import TEST, VAL
+from fedgkd.training.evaluation import VAL
 
 ROUND, FINISH = "round", "finish"
 _FAREWELL = 60.0
@@ -103,8 +103,7 @@ class Coordinator:
         if self.directory.result_file.exists():
             return True
         settings = self.plan.config.run
-        stale = settings.patience and self.best.round and self.round - self.best.round >= settings.patience
-        return self.round >= settings.rounds or bool(stale)
+        return self.round >= settings.rounds or self.best.is_stale(self.round, settings.patience)
 
     def run_segment(self, exchange: Exchange) -> None:
         """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so."""
@@ -165,14 +164,16 @@ class Coordinator:
         served = time.perf_counter()
         present = [self.plan.sites.index(site) for site in usable]
         uploads = gather(list(usable.values()), range(len(usable)))
-        self._count(asked, answers, bytes_per_client(downloads), bytes_per_client(uploads))
+        moved = bytes_per_client(uploads), bytes_per_client(downloads)
+        self._count(asked, answers, *moved)
         self._score(uploads, present, cohort)
         mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
         self.memory = mixing.memory
         now = time.perf_counter()
         seconds = {"sites": slowest, "server": now - served, "total": now - began}
         self.totals["seconds"] += seconds["total"]
-        self._store(self._record(cohort, present, downloads, uploads, mixing) | {"seconds": seconds}, mixing, present)
+        record = round_record(round_, cohort, present, self.scores, self.best.round, moved, mixing)
+        self._store(record | {"seconds": seconds}, mixing, present)
         self._tell(round_, usable, asked, seconds["total"])
 
     def _facts(self, kind: str, round_: int) -> dict[str, Any]:
@@ -204,7 +205,7 @@ class Coordinator:
                 self.remarks[site] = "late"
                 self.say(f"round {round_}: {site} did not answer within {self.plan.rules.deadline:g} s")
 
-    def _count(self, asked: Sequence[str], answers: Mapping[str, bytes], down: int, up: int) -> None:
+    def _count(self, asked: Sequence[str], answers: Mapping[str, bytes], up: int, down: int) -> None:
         """What the algorithm moved, counted as in a simulation."""
         for site in asked:
             self.bytes[site]["down"] += down
@@ -218,21 +219,6 @@ class Coordinator:
         if np.isfinite(self.scores.nodes[list(cohort)]).all():
             self.best.offer(self.round, self.scores.mean("selected", VAL), figures(self.scores, "selected"))
             self.best_received.offer(self.round, self.scores.mean("received", VAL), figures(self.scores, "received"))
-
-    def _record(
-        self, cohort: Sequence[int], present: Sequence[int], downloads: Tensors, uploads: Tensors, mixing: Mixing
-    ) -> Record:
-        return {
-            "round": self.round,
-            "present": list(cohort),
-            "left_out": sorted(set(cohort) - set(present)),
-            **scores_record(self.scores),
-            "best_round": self.best.round,
-            "bytes_up": bytes_per_client(uploads),
-            "bytes_down": bytes_per_client(downloads),
-            "relation_quality": None,
-            **mixing.facts,
-        }
 
     def _tell(self, round_: int, usable: Mapping[str, Any], asked: Sequence[str], seconds: float) -> None:
         accuracy = self.scores.mean("selected", VAL)
@@ -313,33 +299,20 @@ class Coordinator:
             self.say(f"finished after {self.round} rounds; the best was round {self.best.round}")
 
     def _result(self) -> Record:
-        plan, scores, settings = self.plan, self.scores, self.plan.config.run
-        sizes = {name: math.prod(parameter.shape) for name, parameter in self.algorithm.model.parameters.items()}
-        return {
-            "run": self.run,
-            "algorithm": settings.algorithm,
-            "dataset": plan.rules.name,
-            "clients": len(plan.sites),
-            "setting": "federation",
-            "seed": settings.seed,
-            "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[settings.select],
-            "rounds": self.round,
-            "best_round": self.best.round,
-            **self.best.figures,
-            "test_accuracy_received": self.best_received.figures.get("test_accuracy"),
-            "best_round_received": self.best_received.round,
-            "test_accuracy_last": scores.mean("selected", TEST),
-            "clients_without_val_nodes": scores.clients_without(VAL),
-            "clients_without_test_nodes": scores.clients_without(TEST),
-            "client_names": list(plan.sites),
-            "parameters": sum(sizes.values()),
-            "parameters_shared": sum(sizes[name] for name in self.algorithm.shared),
-            "local_epochs": plan.config.method.local_epochs,
-            "epochs_before_round_1": self.algorithm.start_epochs,
-            **self.totals,
-            "partition_hash": None,
-            "versions": versions(),
-        }
+        record = result_record(
+            self.plan.config,
+            self.algorithm,
+            self.plan.sites,
+            self.round,
+            self.scores,
+            self.best,
+            self.best_received,
+            self.totals,
+            dataset=self.plan.rules.name,
+            setting="federation",
+            partition_hash=None,
+        )
+        return {"run": self.run, **record}
 
     # --- status ------------------------------------------------------------------------------------------------
 

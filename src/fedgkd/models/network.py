@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,11 @@ class Model(ABC):
     @abstractmethod
     def __call__(self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None) -> Tensor:
         """Logits ``(clients, nodes, classes)``; without ``dropout`` the model is being used, not trained."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many numbers each parameter of one client's model is."""
+        return {name: math.prod(parameter.shape) for name, parameter in self.parameters.items()}
 
     def trains(self, parameter: str) -> bool:
         """Whether local training moves that parameter; the others stay as an algorithm's start left them."""
