@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
+from fedgkd.clients import ClientBatch, DenseFeatures, DenseStructure, SmallGraphs, Tensors
 from fedgkd.distillation import TASK_FEATURES, DistillationSettings, by_hand, distil, dynamic
 from fedgkd.distillation.synthetic import sample_edges
 from fedgkd.errors import SettingError
@@ -80,7 +80,7 @@ def test_without_steps_it_is_the_common_start() -> None:
 @pytest.mark.parametrize("kind", TASK_FEATURES)
 def test_shapes(kind: str) -> None:
     found = features(trained(), task_feature=kind)
-    assert found.shape == (2, 2 * 4, COLUMNS[kind])
+    assert found.shape == (2, 4 if kind == "predictions" else 2 * 4, COLUMNS[kind])
     assert found.isfinite().all()
     assert not found.requires_grad
 
@@ -111,7 +111,17 @@ def test_x_h_is_x_beside_h() -> None:
 def test_labels_and_predictions_are_distributions(kind: str) -> None:
     found = features(trained(), task_feature=kind, distill_steps=20)
     assert (found >= 0).all()
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, 8))
+    torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:2]))
+
+
+def test_predictions_are_means_over_the_nodes_of_a_class() -> None:
+    clients = trained()
+    params = personal_model(clients)
+    found = features(clients, task_feature="predictions", distill_steps=0, gamma=1e9)  # no edges
+    start = SETTINGS.start(clients, NETWORK)
+    alone = SmallGraphs(DenseFeatures(start.x), DenseStructure(torch.zeros(2, 8, 8)))
+    each = NETWORK(params, alone).softmax(-1)
+    torch.testing.assert_close(found, (each[:, ::2] + each[:, 1::2]) / 2)  # nodes 0 and 1 are those of class 0
 
 
 def test_the_model_is_left_as_it_is() -> None:

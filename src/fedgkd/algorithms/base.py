@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -51,6 +52,8 @@ class Algorithm(ABC):
     Settings: ClassVar[type[Any]]
     extra_uploads: ClassVar[tuple[str, ...]] = ()
     """Names of tensors that leave a client besides shared parameters and the report."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named sets of values; an algorithm that has some has a setting ``preset`` to choose one."""
 
     def __init__(self, settings: Any, network: Network, num_clients: int, seed: int) -> None:
         self.settings = settings

@@ -9,6 +9,10 @@ what we do there, is in docs/algorithms/fedgkd.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
 
 from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
@@ -19,10 +23,26 @@ from fedgkd.training import local_round
 from fedgkd.training.local import personal_model
 
 STATIC_FEATURE = "static_task_feature"
+RELATION, SEEN = "relation", "relation_rounds"
+
+PAPER = {
+    "nodes_per_class": 1,
+    "distill_steps": 5,
+    "x0_scale": 1.0,
+    "task_feature": "x_h",
+    "relation": "correlation",
+    "relation_rounds": 1,
+}
+"""What the paper says where our defaults differ; it is silent on the first two."""
+
+PRESETS = ("default", "paper")
 
 
 @dataclass(frozen=True)
 class FedGKDSettings(DistillationSettings):
+    preset: str = setting(
+        "default", "where values come from that are not given: our choice, or the paper to the letter", choices=PRESETS
+    )
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
     static_models: int = setting(50, "random models matched in static distillation", low=1)
@@ -32,12 +52,14 @@ class FedGKDSettings(DistillationSettings):
     tau_per_client: bool = setting(False, "divide τ by the number of clients that take part")
     identity_term: bool = setting(True, "start the exponential's series at κ = 0 (off: exp(τR) − I)")
     normalise_kernel: bool = setting(False, "divide the kernel by its diagonal")
+    relation_rounds: int = setting(1, "rounds over which the server averages the relation (1: each on its own)", low=1)
     tau_s: float = setting(3.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
 
 
 class FedGKD(Algorithm):
     Settings = FedGKDSettings
     extra_uploads = ("task_feature",)
+    presets = MappingProxyType({"paper": PAPER})
 
     def shares(self, parameter: str) -> bool:
         return True
@@ -63,6 +85,22 @@ class FedGKD(Algorithm):
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         settings: FedGKDSettings = self.settings
         relation = RELATIONS[settings.relation](uploads["task_feature"]).cpu()
+        relation, memory = self._averaged(relation, server)
         tau = settings.tau / len(relation) if settings.tau_per_client else settings.tau
         kernel = kernel_matrix(relation, settings.kernel, tau, settings.identity_term, settings.normalise_kernel)
-        return Mixing(row_softmax(kernel, settings.tau_s), relation, kernel)
+        return Mixing(row_softmax(kernel, settings.tau_s), relation, kernel, memory=memory)
+
+    def _averaged(self, relation: Tensor, server: ServerRound) -> tuple[Tensor, Tensors]:
+        """The mean over the last rounds in which both of a pair took part, and what is kept for the next.
+
+        Tasks do not change from round to round, but noise does, and models that are mixed grow alike.
+        """
+        if self.settings.relation_rounds == 1:
+            return relation, {}
+        nothing = torch.zeros(self.num_clients, self.num_clients, dtype=relation.dtype)
+        mean, seen = (server.memory.get(name, nothing).cpu().clone() for name in (RELATION, SEEN))
+        rows = torch.tensor(server.cohort)
+        pairs = (rows.unsqueeze(1), rows)
+        seen[pairs] = (seen[pairs] + 1.0).clamp(max=self.settings.relation_rounds)
+        mean[pairs] += (relation - mean[pairs]) / seen[pairs]
+        return mean[pairs], {RELATION: mean, SEEN: seen}

@@ -37,6 +37,9 @@ def run(
     overlapping: Annotated[bool, typer.Option("--overlapping", help="Short for --partition overlapping.")] = False,
     seed: Annotated[int | None, typer.Option(help="Decides splits, partition, weights and all noise.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Values of FedGKD where you give none: default (ours) or paper (to the letter).")
+    ] = None,
     participation: Annotated[float | None, typer.Option(help="Share of clients that take part in a round.")] = None,
     dropout_rate: Annotated[float | None, typer.Option(help="Share of those that fail to answer.")] = None,
     select: Annotated[str | None, typer.Option(help="Model scored and kept: trained, or client (its choice).")] = None,
@@ -68,6 +71,7 @@ def run(
         "partition": "overlapping" if overlapping else partition,
         "seed": seed,
         "rounds": rounds,
+        "preset": preset,
         "participation": participation,
         "dropout_rate": dropout_rate,
         "select": select,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedgkd.algorithms.fedgkd import PRESETS
 from fedgkd.atomic import atomic_write_text
 from fedgkd.collaboration import KERNELS
 from fedgkd.distillation import TASK_FEATURES
@@ -43,6 +44,7 @@ def _grid_of_the_paper(setting: str) -> Study:
 
 
 STUDIES = {
+    "preset": Study("preset", PRESETS, beside=("fedpub",)),
     "kernel": Study("kernel", KERNELS, beside=("fedpub",)),
     "gamma": _grid_of_the_paper("gamma"),
     "tau_s": _grid_of_the_paper("tau_s"),

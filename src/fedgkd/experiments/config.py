@@ -125,7 +125,12 @@ def make_config(*sources: tuple[str, Mapping[str, Any]]) -> Config:
     for origin, given in sources:
         values.update(given)
         origins.update(dict.fromkeys(given, origin))
-    kind = find_algorithm(str(values.get("algorithm", RunSettings.algorithm))).Settings
+    algorithm = find_algorithm(str(values.get("algorithm", RunSettings.algorithm)))
+    preset = str(values.get("preset", ""))
+    for name, value in algorithm.presets.get(preset, {}).items():
+        if name not in values:
+            values[name], origins[name] = value, f"preset {preset}"
+    kind = algorithm.Settings
     run_names = {entry.name for entry in dataclasses.fields(RunSettings)}
     method_names = {entry.name for entry in dataclasses.fields(kind)}
     for name in values:

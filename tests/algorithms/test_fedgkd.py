@@ -1,0 +1,93 @@
+"""FedGKD's server: the relation that it remembers; and the values that the paper names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedgkd.algorithms import FedGKD, ServerRound
+from fedgkd.algorithms.fedgkd import PAPER, PRESETS, FedGKDSettings
+from fedgkd.clients import Tensors
+from fedgkd.collaboration import Mixing
+from fedgkd.errors import SettingError
+from fedgkd.experiments.config import make_config
+from fedgkd.models import Network
+
+NETWORK = Network("gcn", 2, 1, 1, 2)
+
+
+def task_features(angles: list[float]) -> Tensor:
+    """One number pair per client: the cosine of two clients is that of the angle between them."""
+    radians = torch.tensor(angles).deg2rad()
+    return torch.stack([radians.cos(), radians.sin()], dim=1).unsqueeze(1)
+
+
+def server_step(
+    angles: list[float], cohort: list[int] | None = None, memory: Tensors | None = None, **settings: Any
+) -> Mixing:
+    algorithm = FedGKD(FedGKDSettings(relation="cosine", **settings), NETWORK, num_clients=3, seed=0)
+    server = ServerRound(1, tuple(cohort or range(3)), memory=memory or {})
+    return algorithm.server_step({"task_feature": task_features(angles)}, server)
+
+
+def relations(mixing: Mixing) -> list[float]:
+    """Of clients 0 and 1, 0 and 2, 1 and 2."""
+    assert mixing.relation is not None
+    first, second = torch.triu_indices(len(mixing.relation), len(mixing.relation), offset=1)
+    return mixing.relation[first, second].tolist()
+
+
+def test_a_round_on_its_own_remembers_nothing() -> None:
+    mixing = server_step([0, 60, 90], relation_rounds=1)
+    assert relations(mixing) == pytest.approx([0.5, 0.0, 0.75**0.5], abs=1e-6)
+    assert mixing.memory == {}
+
+
+def test_the_relation_is_the_mean_over_rounds() -> None:
+    first = server_step([0, 60, 90], relation_rounds=10)
+    second = server_step([0, 90, 90], memory=first.memory, relation_rounds=10)
+    assert relations(first) == pytest.approx([0.5, 0.0, 0.75**0.5], abs=1e-6)
+    assert relations(second) == pytest.approx([0.25, 0.0, (0.75**0.5 + 1) / 2], abs=1e-6)
+    third = server_step([0, 90, 90], memory=second.memory, relation_rounds=10)
+    assert relations(third) == pytest.approx([0.5 / 3, 0.0, (0.75**0.5 + 2) / 3], abs=1e-6)
+    assert third.relation is not None
+    assert third.relation.diagonal().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_old_rounds_fade_when_more_than_that_many_are_known() -> None:
+    memory: Tensors = {}
+    for _ in range(3):
+        memory = server_step([0, 0, 0], memory=memory, relation_rounds=2).memory
+    assert relations(server_step([0, 90, 90], memory=memory, relation_rounds=2)) == pytest.approx([0.5, 0.5, 1.0])
+
+
+def test_only_pairs_that_took_part_together_are_touched() -> None:
+    first = server_step([0, 60, 90], relation_rounds=10)
+    second = server_step([0, 90], cohort=[0, 1], memory=first.memory, relation_rounds=10)
+    assert relations(second) == pytest.approx([0.25], abs=1e-6)
+    third = server_step([0, 60, 90], memory=second.memory, relation_rounds=10)
+    assert relations(third) == pytest.approx([1 / 3, 0.0, 0.75**0.5], abs=1e-6)
+
+
+def test_the_preset_fills_in_what_is_not_given() -> None:
+    config = make_config(("command line", {"preset": "paper"}), ("--set", {"distill_steps": "7"}))
+    assert config.method.distill_steps == 7
+    assert {name: getattr(config.method, name) for name in PAPER if name != "distill_steps"} == {
+        name: value for name, value in PAPER.items() if name != "distill_steps"
+    }
+    assert (config.origins["x0_scale"], config.origins["distill_steps"]) == ("preset paper", "--set")
+
+
+def test_every_preset_can_be_chosen() -> None:
+    assert set(PRESETS) == {"default", *FedGKD.presets}
+    assert make_config(("here", {"preset": "default"})).method == FedGKDSettings()
+    with pytest.raises(SettingError, match="preset must be one of default, paper"):
+        make_config(("here", {"preset": "papr"}))
+
+
+def test_others_have_no_presets() -> None:
+    with pytest.raises(SettingError, match="preset is a setting of fedgkd, not of fedavg"):
+        make_config(("here", {"algorithm": "fedavg", "preset": "paper"}))
