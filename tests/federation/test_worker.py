@@ -29,6 +29,7 @@ def trainer(*lives: Callable[[socket.socket], None]) -> Iterator[str]:
                 connection, _ = listener.accept()
                 with connection:
                     live(connection)
+            listener.close()  # one question too many is refused and not waited for
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

@@ -58,7 +58,8 @@ class Message:
 def send(connection: socket.socket, data: bytes) -> None:
     """A length and the bytes, over a local socket."""
     connection.sendall(len(data).to_bytes(_LENGTH, "little"))
-    connection.sendall(data)
+    if data:  # who has all it waits for may be gone already, and to send it nothing would be an error
+        connection.sendall(data)
 
 
 def receive(connection: socket.socket) -> bytes:
