@@ -107,5 +107,5 @@ def _as_number(value: Any, kind: type[int] | type[float]) -> float:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where nothing is close."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,13 +235,39 @@ def test_ablate(tmp_path: Path) -> None:
     assert "holds the runs of another grid" in fedgkd("ablate", "tau", "--out", out).stderr
 
 
+def test_the_study_of_the_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgkd.experiments import ablate
+
+    features = {f"h-{m}": {"task_feature": "h", "relation": "centred", "nodes_per_class": m} for m in (1, 2)}
+    study = replace(ablate.STUDIES["relation"], variants={"default": {}, **features}, beside=("fedpub", "fedavg"))
+    monkeypatch.setitem(ablate.STUDIES, "relation", study)
+    out = tmp_path / "out"
+    command = ("ablate", "relation", *SYNTHETIC, "--clients", "3", "--seeds", "2", "--set", "hidden=8", "threads=1")
+    done = fedgkd(*command, "--rounds", "20", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "Relation: Synthetic, non-overlapping, 3 clients" in done.stdout
+    again = fedgkd(*command, "--rounds", "20", "--out", out, "--json")
+    assert again.stderr.strip() == "finished already: 10 of 10 runs"
+    rows = json.loads(again.stdout)
+    assert json.loads((out / "study_relation.json").read_text()) == rows
+    assert [row["variant"] for row in rows] == ["default", "h-1", "h-2", "FedAvg", "FED-PUB"]
+    # m nodes of 5 classes with 8 hidden numbers of 4 bytes; nothing but weights and report; a mean of 8 numbers.
+    assert [row["feature_bytes"] for row in rows[1:]] == [160, 320, 0, 32]
+    assert rows.pop(3)["quality"] is None
+    for row in rows:
+        assert row["quality"] == pytest.approx((row["quality_5"] + row["quality_20"]) / 2)
+        assert (row["quality_40"], row["seeds"], row["clients"]) == (None, 2, 3)
+    plan = fedgkd(*command, "--out", out, "--json", "--dry-run")
+    assert "holds a run with rounds = 20, but it is to be 40" in plan.stderr
+
+
 def test_motivation(tmp_path: Path) -> None:
     command = ("ablate", "motivation", *SYNTHETIC, "--seeds", "1", "--rounds", "3", *SMALL, "--out", tmp_path / "out")
     done = fedgkd(*command)
     assert done.exit_code == 0, done.output
     assert "linear CKA" in done.stdout
     assert json.loads(fedgkd(*command, "--json").stdout)["dataset"] == "synthetic"
-    assert "takes no --graphs" in fedgkd(*command, "--jobs", "2").stderr
+    assert "takes no --values, --graphs" in fedgkd(*command, "--jobs", "2").stderr
 
 
 def test_run_and_resume_log_to_tensorboard(tmp_path: Path, graphs: Path) -> None:

@@ -112,3 +112,50 @@ def test_a_damaged_record_leaves_no_report(tmp_path: Path) -> None:
     assert code == 2
     assert "metrics.jsonl, line 1, is not JSON" in err.replace("\n", "")
     assert not (tmp_path / "report").exists()
+
+
+# --- collect and tables ----------------------------------------------------------------------------------------------
+
+
+def typed(*args: str | Path) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(map(str, args)))
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def collected(tmp_path: Path) -> Path:
+    write_comparison(tmp_path / "runs", ("local", "fedgkd"))
+    code, out, err = typed("collect", tmp_path / "runs", "--out", tmp_path / "cora.jsonl")
+    assert code == 0, err
+    assert "cora.jsonl: 6 runs, 6 new, 0 changed" in out.replace("\n", "")
+    return tmp_path / "cora.jsonl"
+
+
+STANDING = "FedGKD is first in 1 of 1 cells; significantly behind the best in 0."
+
+
+def test_tables_of_a_file_and_of_a_folder(collected: Path) -> None:
+    for path in (collected, collected.parent / "runs"):
+        code, out, err = typed("tables", path)
+        assert code == 0, err
+        assert "Test accuracy, non-overlapping" in out
+        assert out.rstrip().endswith(STANDING)
+
+
+def test_tables_as_text(collected: Path) -> None:
+    texts = {name: typed("tables", collected, "--format", name)[1] for name in ("md", "csv", "latex")}
+    assert "| FedGKD | **76.00 ± 1.00** | – | – | – | 1.00 (1) |" in texts["md"]
+    assert texts["md"].endswith(f"\n{STANDING}\n")
+    assert texts["csv"].startswith("dataset,setting,clients,")
+    assert texts["latex"].startswith("% needs \\usepackage{booktabs}\n\\begin{table*}")
+
+
+def test_collecting_in_json(collected: Path) -> None:
+    _, out, _ = typed("collect", collected.parent / "runs", "--out", collected, "--json")
+    assert json.loads(out) == {"lines": 6, "new": 0, "changed": 0}
+
+
+def test_a_file_has_no_rounds_to_draw(collected: Path) -> None:
+    code, _, err = fedgkd(collected)
+    assert code == 2
+    assert "has no rounds to draw; its tables: fedgkd tables" in err.replace("\n", " ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgkd.collaboration import correlation, cosine
+from fedgkd.collaboration import both, centred, correlation, cosine
 
 
 def test_correlation_equals_numpy_column_by_column() -> None:
@@ -27,7 +27,7 @@ def test_a_constant_column_counts_as_zero_never_nan() -> None:
     assert correlation(torch.ones(3, 5, 2)).equal(torch.eye(3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("relation", [correlation, cosine])
+@pytest.mark.parametrize("relation", [correlation, cosine, centred, both])
 def test_symmetric_with_unit_diagonal_and_one_client(relation) -> None:  # type: ignore[no-untyped-def]
     found = relation(torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(2)))
     assert found.equal(found.T)
@@ -39,3 +39,27 @@ def test_cosine_of_zero_features_is_zero() -> None:
     features = torch.zeros(2, 2, 2)
     features[0] = 1.0
     assert cosine(features).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_both_sees_what_either_sees() -> None:
+    features = torch.tensor([[[0.8, 0.2], [0.6, 0.4]], [[0.6, 0.4], [0.8, 0.2]], [[0.2, 0.8], [0.1, 0.9]]])
+    mixed = 0.75 * cosine(features) + 0.25 * correlation(features)
+    torch.testing.assert_close(both(features), mixed)
+    assert float(cosine(features)[0, 1]) > 0.9  # both expect the first class
+    assert float(correlation(features)[0, 1]) < -0.9  # of opposite nodes
+    assert -0.9 < float(both(features)[0, 1]) < 0.9
+
+
+def test_centred_is_the_cosine_of_what_differs_from_the_mean() -> None:
+    features = torch.tensor([[[13.0], [10.0]], [[10.0], [13.0]], [[10.0], [10.0]]])
+    # Without the mean (11, 11): (2, −1), (−1, 2), (−1, −1).
+    a, b = -4 / 5, -1 / 10**0.5
+    expected = torch.tensor([[1, a, b], [a, 1, b], [b, b, 1]], dtype=torch.float64)
+    torch.testing.assert_close(centred(features), expected)
+    assert float(cosine(features)[0, 1]) > 0.9  # what they have in common hides it
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3, 7])
+def test_centred_equal_clients_relate_to_nobody(clients: int) -> None:
+    features = torch.full((clients, 2, 3), 0.1)  # not exactly representable, so a mean in float32 may be off
+    assert centred(features).equal(torch.eye(clients, dtype=torch.float64))

@@ -19,7 +19,7 @@ from fedgkd.training.local import personal_model, start_clients
 from tests.graphs import planted_federation
 
 NETWORK = Network("gcn", num_features=16, hidden=8, layers=2, num_classes=4)
-SETTINGS = DistillationSettings(nodes_per_class=2)
+SETTINGS = DistillationSettings(nodes_per_class=2, task_feature="x_h")
 COLUMNS = {"x_h": 16 + 8, "x": 16, "h": 8, "y": 4, "predictions": 4}
 
 

@@ -88,6 +88,7 @@ def test_settings_have_the_names_that_people_guess(name: str) -> None:
     ("settings", "sentence"),
     [
         ({"local_epoch": 3}, "there: there is no setting 'local_epoch'; did you mean 'local_epochs'?"),
+        ({"overlapping": True}, "there: there is no setting 'overlapping'; `fedgkd run --explain` lists them all"),
         ({"taus": 3}, "there: there is no setting 'taus'; did you mean 'tau_s'?"),
         ({"zzzz": 1}, "there: there is no setting 'zzzz'"),
         ({"algorithm": "local", "identity_term": 1}, "there: identity_term is a setting of fedgkd, not of local"),

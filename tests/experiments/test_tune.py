@@ -25,8 +25,8 @@ from fedgkd.experiments import tune as tune_module
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.grid import Given, Method, make_cells, own_graphs, partitioned, tuned_file
 from fedgkd.experiments.proposals import combinations
-from fedgkd.experiments.search_spaces import SEARCH_SPACES, TRAINING, Space, search_space
-from fedgkd.experiments.tune import Tuning, Watch, check_folder, tune, write_winner
+from fedgkd.experiments.search_spaces import PAPER, SEARCH_SPACES, TRAINING, Space, search_space
+from fedgkd.experiments.tune import Tuning, Watch, check_files, tune, winner_file, write_winner
 from tests.graphs import planted_federation
 
 SPACE: Space = {"lr": (0.0001, 0.01), "local_epochs": (1, 3), "weight_decay": (0.0, 1e-6, 1e-3)}
@@ -66,7 +66,8 @@ def test_search_spaces_are_made_of_settings_that_exist() -> None:
 
 
 def test_the_papers_space() -> None:
-    assert combinations(search_space("fedgkd")) == 2 * 4 * 5 * 5 * 6 * 2
+    assert combinations(PAPER) == 2 * 4 * 5 * 5 * 6 * 2
+    assert search_space("fedgkd").items() <= PAPER.items()
     assert search_space("mine:Own") == search_space("fedavg") == TRAINING
 
 
@@ -214,7 +215,8 @@ def test_no_combination_is_tried_twice(graphs: Path, tmp_path: Path) -> None:
 def test_the_winner_is_a_file_for_run_and_compare(graphs: Path, tmp_path: Path) -> None:
     tuning = _tuning(graphs, trials=2)
     outcome = tune(tuning, tmp_path)
-    file = write_winner(tuning, outcome, tmp_path, "fedgkd tune --this")
+    file = winner_file(tuning, tmp_path)
+    write_winner(tuning, outcome, file, "fedgkd tune --this")
     assert file == tmp_path / "planted-2-own-graphs-local.toml"
     assert tuned_file(tmp_path, tuning.places[0], Method("local")) == file
     lines = file.read_text().splitlines()
@@ -226,10 +228,10 @@ def test_the_winner_is_a_file_for_run_and_compare(graphs: Path, tmp_path: Path) 
     assert values == {"algorithm": "local", "graphs": str(graphs), "hidden": 8, "rounds": 3, **outcome.params}
     (cell,) = make_cells(tmp_path, tuning.places, [Method("local")], [5], Given(configs=tmp_path))
     assert {name: cell.config.values()[name] for name in values} == values
-    check_folder(tuning, tmp_path)
+    check_files(tmp_path, file)
     file.write_text("lr = 1\n")
     with pytest.raises(RunError, match="was not written by fedgkd tune"):
-        check_folder(tuning, tmp_path)
+        check_files(tmp_path, file)
 
 
 def test_several_numbers_of_clients_make_a_file_for_any(tmp_path: Path) -> None:
@@ -240,9 +242,16 @@ def test_several_numbers_of_clients_make_a_file_for_any(tmp_path: Path) -> None:
     )
     tuning = Tuning(places, "fedavg", {"lr": (0.01,)}, 5, seeds=1, given=given)
     assert [config.run.clients for config in tuning.configs({})] == [2, 3]
-    file = write_winner(tuning, tune(tuning, tmp_path), tmp_path, "")
+    file = winner_file(tuning, tmp_path)
+    write_winner(tuning, tune(tuning, tmp_path), file, "")
     assert file.name == "synthetic-non-overlapping-fedavg.toml"
     assert "clients" not in tomllib.loads(file.read_text())
+
+
+def test_seeds_that_no_table_reports(graphs: Path) -> None:
+    tuning = replace(_tuning(graphs), first_seed=3)
+    assert [config.run.seed for config in tuning.configs({})] == [3, 4]
+    assert tuning.conditions() != _tuning(graphs).conditions()
 
 
 def test_values_are_of_the_settings_type(graphs: Path) -> None:

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from fedgkd.reporting.comparison import with_gaps
 from fedgkd.reporting.report import Report, read_report
-from fedgkd.reporting.tables import Table, Value, comparison_tables, runs_table, summarise, summary_frame
+from fedgkd.reporting.tables import (
+    Table,
+    Value,
+    comparison_tables,
+    overviews,
+    runs_table,
+    standing,
+    summarise,
+    summary_frame,
+)
 from tests.reporting.written import write_motivation, write_run, write_study
 
 
@@ -85,10 +95,38 @@ def test_overview(tmp_path: Path) -> None:
     assert [[value.text for value in row] for row in overview.rows] == [
         ["Local", "90.00", "–", "1.00 (1)"],
         ["FedGKD", "80.00", "70.00", "1.50"],
+        ["FedGKD, paper", "83.37 ± 1.59", "75.25 ± 1.38", "–"],
         ["Centralised", "95.00", "–", "–"],
     ]
-    assert [row[1].best for row in overview.rows] == [True, False, False]
+    assert [row[1].best for row in overview.rows] == [True, False, False, False]
     assert "Centralised sees all graphs at once: a ceiling, not ranked." in overview.notes
+
+
+def test_fewer_seeds_than_others_are_told(five_clients: Report) -> None:
+    assert [row[1].text for row in five_clients.tables[0].rows] == ["70.00 (1 seed)", "82.00 ± 2.00", "83.37 ± 1.59"]
+
+
+def test_a_column_for_every_cell_of_the_paper(five_clients: Report) -> None:
+    (table,) = overviews(with_gaps(five_clients.comparison))
+    assert [column.head for column in table.columns[1:]] == ["5 clients", "10 clients", "20 clients", "mean rank"]
+    assert [value.text for value in table.rows[1]] == ["FedGKD", "82.00 ± 2.00", "–", "–", "1.00 (1)"]
+
+
+def test_no_columns_beside_federations_that_the_paper_has_not(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", dataset="synthetic")
+    comparison = read_report(tmp_path).comparison
+    assert with_gaps(comparison) == comparison
+
+
+def test_how_fedgkd_stands(tmp_path: Path) -> None:
+    """First with 5 clients at just the paper's figure, behind by more than chance with 10, alone with 20."""
+    for clients, ours, other in ((5, 0.8337, 0.7), (10, 0.7, 0.8), (20, 0.9, None)):
+        write_run(tmp_path / f"fedgkd-{clients}", "fedgkd", per_client=[ours] * clients)
+        if other:
+            write_run(tmp_path / f"local-{clients}", "local", per_client=[other] * clients)
+    assert standing(read_report(tmp_path).comparison.cells) == [
+        "FedGKD is first in 1 of 2 cells; significantly behind the best in 1; at or above the paper's number in 1 of 2."
+    ]
 
 
 def test_an_oracle_has_no_traffic(tmp_path: Path) -> None:

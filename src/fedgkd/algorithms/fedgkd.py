@@ -46,13 +46,17 @@ class FedGKDSettings(DistillationSettings):
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
     static_models: int = setting(50, "random models matched in static distillation", low=1)
-    relation: str = setting("correlation", "how task features are compared", choices=tuple(RELATIONS))
+    relation: str = setting(
+        "both", "how task features are compared: cosine, correlation, both", choices=tuple(RELATIONS)
+    )
     kernel: str = setting("exponential", "kernel over the collaboration network", choices=KERNELS)
     tau: float = setting(0.05, "temperature of the matrix exponential (τ)", low=0)
     tau_per_client: bool = setting(False, "divide τ by the number of clients that take part")
     identity_term: bool = setting(True, "start the exponential's series at κ = 0 (off: exp(τR) − I)")
     normalise_kernel: bool = setting(False, "divide the kernel by its diagonal")
-    relation_rounds: int = setting(1, "rounds over which the server averages the relation (1: each on its own)", low=1)
+    relation_rounds: int = setting(
+        100, "rounds over which the server averages the relation (1: each on its own)", low=1
+    )
     tau_s: float = setting(3.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -106,8 +107,16 @@ def compare(
 
 
 def ablate(
-    study: Annotated[str, typer.Argument(help="kernel, gamma, tau_s, tau, task_feature, distillation or motivation.")],
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="relation, preset, kernel, gamma, tau_s, tau, task_feature, distillation or motivation.",
+        ),
+    ],
     out: Out,
+    values: Annotated[
+        list[str] | None, typer.Option(metavar="VALUE...", help="Those of the study's values alone; all by default.")
+    ] = None,
     dataset: OneDataset = None,
     graphs: OneFolder = None,
     clients: Clients = None,
@@ -125,22 +134,26 @@ def ablate(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Repeat one of the paper's studies: what a setting of FedGKD does, or its motivating experiment."""
+    """Repeat one of the paper's studies: what a setting of FedGKD does, or its motivating experiment.
+
+    The study of the relation tries several settings at once, and tells how well each relates the clients.
+    """
     from fedgkd.experiments.ablate import MOTIVATION, find_study, write_study
     from fedgkd.experiments.grid import make_cells
 
     given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
     if study == MOTIVATION:
-        if graphs or clients or partition or overlapping or jobs > 1 or log or dry_run:
+        if values or graphs or clients or partition or overlapping or jobs > 1 or log or dry_run:
             raise SettingError(
-                "the motivating experiment divides no graph and makes no runs: it takes no --graphs, --clients, "
-                "--partition, --overlapping, --jobs, --log or --dry-run"
+                "the motivating experiment divides no graph and makes no runs: it takes no --values, --graphs, "
+                "--clients, --partition, --overlapping, --jobs, --log or --dry-run"
             )
         _motivation(dataset or "cora", seeds, given, out, data_dir, json)
         return
-    methods = find_study(study).methods
+    wanted = find_study(study).only(values) if values else find_study(study)
+    given = replace(given, options={**wanted.options, **given.options})
     places = _places(_listed(dataset), _listed(graphs), clients, _partition(partition, overlapping), label)
-    cells = make_cells(out, places, methods, range(seeds), given)
+    cells = make_cells(out, places, wanted.methods, range(seeds), given)
     grid = _Grid(study, cells, out, jobs, log, data_dir)
     if dry_run:
         grid.show_plan(json)
@@ -161,7 +174,8 @@ def tune(
     partition: Partition = None,
     overlapping: Overlapping = False,
     trials: Annotated[int, typer.Option(metavar="K", min=1, help="Combinations to try, over all processes.")] = 20,
-    seeds: Seeds = 3,
+    seeds: Annotated[int, typer.Option(metavar="K", min=1, help="Every combination is run with K seeds.")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first of them; the others follow it.")] = 0,
     rounds: Rounds = None,
     try_: Annotated[
         list[str] | None,
@@ -169,6 +183,10 @@ def tune(
     ] = None,
     set_: Assignments = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides what is tried.")] = 0,
+    winner: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File for the best settings; by default one in DIR, named as compare wants."),
+    ] = None,
     storage: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Optuna storage to share between machines; a file in DIR by default."),
@@ -184,7 +202,7 @@ def tune(
     """
     from fedgkd.experiments.config import find_algorithm
     from fedgkd.experiments.search_spaces import search_space
-    from fedgkd.experiments.tune import Tuning, check_folder, write_winner
+    from fedgkd.experiments.tune import Tuning, check_files, winner_file, write_winner
     from fedgkd.experiments.tune import tune as search
 
     find_algorithm(algorithm)
@@ -194,13 +212,14 @@ def tune(
     places = _places(_listed(dataset), _listed(graphs), numbers, _partition(partition, overlapping), label)
     given = _given(None, set_, 1, rounds=rounds, label=label, synthetic=synthetic)
     space = {name: values for name, values in search_space(algorithm).items() if name not in given.assignments}
-    tuning = Tuning(places, algorithm, space | _values_to_try(try_ or []), trials, seeds, given, seed)
-    check_folder(tuning, out)
+    tuning = Tuning(places, algorithm, space | _values_to_try(try_ or []), trials, seeds, given, seed, first_seed)
+    file = winner or winner_file(tuning, out)
+    check_files(out, file)
     if tuning.wanted < trials:
         console.err.print(f"there are only {tuning.wanted} combinations; all of them are tried")
     with tuning_progress(tuning) as watch:
         outcome = search(tuning, out, storage, data_dir, watch)
-    file = write_winner(tuning, outcome, out, _command())
+    write_winner(tuning, outcome, file, _command())
     _show_winner(outcome, file, json)
 
 
@@ -254,10 +273,9 @@ class _Grid:
         """The tables of all that lies in the folder, and the runs that failed; if there are any, the exit code is 1."""
         outcomes = [_outcome(cell) for cell in self.cells]
         failed = [outcome for outcome in outcomes if "error" in outcome]
+        tables = self._show_tables(json) if len(failed) < len(outcomes) else []
         if json:
-            console.print_json(outcomes)
-        if len(failed) < len(outcomes):
-            self._show_tables(json)
+            console.print_json(tables or outcomes)
         if failed:
             console.print_error(
                 f"{len(failed)} of {len(outcomes)} runs failed, {failed[0]['run']} with: {failed[0]['error']} "
@@ -265,18 +283,20 @@ class _Grid:
             )
             raise typer.Exit(1)
 
-    def _show_tables(self, json: bool) -> None:
-        """Write the tables beside the runs, and show them."""
+    def _show_tables(self, json: bool) -> list[dict[str, Any]]:
+        """Write the tables beside the runs, and show them; the rows of a study whose figures no single run has."""
         from fedgkd.cli.tables import print_report
+        from fedgkd.reporting.quality import quality_rows, write_quality
         from fedgkd.reporting.report import read_report
         from fedgkd.reporting.writing import write_tables
 
         found = read_report(self.out)
-        files = write_tables(found, self.out)
+        files = [*write_tables(found, self.out), *write_quality(found.studies, self.out)]
         if not json:
             print_report(found)
             console.out.print(f"\nthe tables: {', '.join(map(str, files))}", soft_wrap=True)
             console.out.print(f"with figures, as a page: fedgkd report {self.out}", soft_wrap=True)
+        return quality_rows(found.studies)
 
     def _states(self) -> dict[Cell, State]:
         from fedgkd.experiments.grid import state

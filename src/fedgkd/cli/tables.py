@@ -21,12 +21,16 @@ _GAP = 2
 
 def print_report(found: Report) -> None:
     """Warnings and tables of a report; the tables of single federations only while there are few."""
-    for warning in found.warnings:
-        console.err.print(f"warning: {warning}", soft_wrap=True)
+    print_warnings(found)
     few = len(found.comparison.cells) <= _MOST_FEDERATIONS
     for table in found.all_tables:
         if few or not table.cell:
             print_table(table)
+
+
+def print_warnings(found: Report) -> None:
+    for warning in found.warnings:
+        console.err.print(f"warning: {warning}", soft_wrap=True)
 
 
 def print_table(table: Table) -> None:

@@ -35,7 +35,31 @@ def cosine(features: Tensor) -> Tensor:
     return _unit_diagonal(_gram(flat / flat.norm(dim=1, keepdim=True).clamp(min=torch.finfo(flat.dtype).tiny)))
 
 
-RELATIONS: dict[str, Callable[[Tensor], Tensor]] = {"correlation": correlation, "cosine": cosine}
+def centred(features: Tensor) -> Tensor:
+    """Cosine of what is left of the task features without their mean over clients: what sets each client apart.
+
+    A client that equals the mean relates to nobody. Two clients alone are always opposites.
+    """
+    # In float64 the mean of equal float32 values is exact: equal clients leave nothing, not even rounding.
+    features = features.double()
+    return cosine(features - features.mean(dim=0))
+
+
+def both(features: Tensor) -> Tensor:
+    """Three quarters :func:`cosine`, one quarter :func:`correlation`.
+
+    Of predicted class distributions the cosine sees which classes a client expects, whatever it is shown; the
+    correlation sees what it takes for which class, and not how often. Clients may differ in either.
+    """
+    return 0.75 * cosine(features) + 0.25 * correlation(features)
+
+
+RELATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "correlation": correlation,
+    "cosine": cosine,
+    "centred": centred,
+    "both": both,
+}
 
 
 def _gram(features: Tensor) -> Tensor:

@@ -38,7 +38,11 @@ class DistillationSettings(TrainingSettings):
         low=0,
         open_low=True,
     )
-    task_feature: str = setting("x_h", "what describes a task: X‖H, X, H, Y or predictions", choices=TASK_FEATURES)
+    task_feature: str = setting(
+        "predictions",
+        "what describes a task: X‖H, X, H, Y, or the class distributions that are predicted",
+        choices=TASK_FEATURES,
+    )
 
     def start(self, clients: ClientBatch, network: Network) -> SyntheticGraph:
         start = common_start(

@@ -1,4 +1,4 @@
-"""The paper's ablation studies: grids of runs in which one setting of FedGKD changes.
+"""Ablation studies: grids of runs in which FedGKD's settings change, one at a time or several together.
 
 The motivating experiment is not a grid; it has a module of its own (:mod:`fedgkd.experiments.motivation`).
 """
@@ -6,7 +6,8 @@ The motivating experiment is not a grid; it has a module of its own (:mod:`fedgk
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from fedgkd.atomic import atomic_write_text
 from fedgkd.collaboration import KERNELS
 from fedgkd.distillation import TASK_FEATURES
 from fedgkd.errors import RunError, SettingError
-from fedgkd.experiments.grid import Method
-from fedgkd.experiments.search_spaces import SEARCH_SPACES
+from fedgkd.experiments.grid import Method, Values
+from fedgkd.experiments.search_spaces import PAPER
 from fedgkd.settings import suggest
 
 MOTIVATION = "motivation"
@@ -27,30 +28,93 @@ CLIENTS = {"non-overlapping": (5, 10, 20), "overlapping": (10, 30, 50), "louvain
 
 @dataclass(frozen=True)
 class Study:
-    """A setting of FedGKD, the values that it takes, and algorithms that stand beside them."""
+    """What changes about FedGKD, and algorithms that stand beside it.
+
+    Args:
+        setting: The setting that varies; ``variant`` where several do, and what varies has names of its own.
+        variants: The settings of each variant, by its name; by its value, where one setting varies.
+        beside: Algorithms to compare with.
+        options: Settings of all runs, unless the user says otherwise.
+    """
 
     setting: str
-    values: tuple[Any, ...]
+    variants: Mapping[Any, Values]
     beside: tuple[str, ...] = ()
+    options: Values = field(default_factory=dict)
+
+    def only(self, names: Collection[str]) -> Study:
+        """The same with those of its values alone, as they are written."""
+        known = {str(value): value for value in self.variants}
+        for name in names:
+            if name not in known:
+                hint = suggest(name, known) or f"; it has {', '.join(known)}"
+                raise SettingError(f"the study has no value '{name}'{hint}")
+        return replace(self, variants={known[name]: self.variants[known[name]] for name in names})
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return tuple(self.variants)
+
+    @property
+    def varied(self) -> dict[Any, Method]:
+        return {name: Method("fedgkd", changes) for name, changes in self.variants.items()}
 
     @property
     def methods(self) -> list[Method]:
-        varied = [Method("fedgkd", {self.setting: value}) for value in self.values]
-        return [*varied, *(Method(algorithm) for algorithm in self.beside)]
+        return [*self.varied.values(), *map(Method, self.beside)]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a report has to know; where no setting tells the variants apart, their folders do."""
+        facts: dict[str, Any] = {"setting": self.setting, "values": self.values}
+        if self.setting == VARIANT:
+            facts["variants"] = {method.label: name for name, method in self.varied.items()}
+        return facts
+
+
+def _one(setting: str, values: Iterable[Any], beside: tuple[str, ...] = ()) -> Study:
+    return Study(setting, {value: {setting: value} for value in values}, beside)
 
 
 def _grid_of_the_paper(setting: str) -> Study:
-    return Study(setting, SEARCH_SPACES["fedgkd"][setting])
+    return _one(setting, PAPER[setting])
 
+
+VARIANT = "variant"
+
+RELATION_VARIANTS: dict[str, Values] = {
+    "default": {},
+    "paper": {"preset": "paper"},
+    "paper-averaged": {"preset": "paper", "relation_rounds": 100},
+    "one-round": {"relation_rounds": 1},
+    "ten-rounds": {"relation_rounds": 10},
+    # A row of X0 has about the norm 1 on the paper's graphs, and √features; ours has 0.1.
+    "x0-0.03": {"x0_scale": 0.03},
+    "x0-1": {"x0_scale": 1.0},
+    "m-5": {"nodes_per_class": 5},
+    "no-step": {"distill_steps": 0},
+    "5-steps": {"distill_steps": 5},
+    "5-probes": {"nodes_per_class": 5, "x0_scale": 0.03, "distill_lr": 0.01},
+    "gamma-5": {"gamma": 5.0},
+    "x-h": {"task_feature": "x_h", "relation": "correlation"},
+    "h": {"task_feature": "h", "relation": "correlation"},
+    "y": {"task_feature": "y", "relation": "correlation"},
+    "cosine": {"relation": "cosine"},
+    "correlation": {"relation": "correlation"},
+    "centred": {"relation": "centred"},
+    "local-kernel": {"kernel": "local"},
+}
+"""How FedGKD may relate the clients: what differs from our default, so that a value may well be the default's own."""
 
 STUDIES = {
-    "preset": Study("preset", PRESETS, beside=("fedpub",)),
-    "kernel": Study("kernel", KERNELS, beside=("fedpub",)),
+    "preset": _one("preset", PRESETS, beside=("fedpub",)),
+    "kernel": _one("kernel", KERNELS, beside=("fedpub",)),
     "gamma": _grid_of_the_paper("gamma"),
     "tau_s": _grid_of_the_paper("tau_s"),
     "tau": _grid_of_the_paper("tau"),
-    "task_feature": Study("task_feature", TASK_FEATURES),
-    "distillation": Study("distillation", ("dynamic", "static"), beside=("local",)),
+    "task_feature": _one("task_feature", TASK_FEATURES),
+    "distillation": _one("distillation", ("dynamic", "static"), beside=("local",)),
+    "relation": Study(VARIANT, RELATION_VARIANTS, beside=("fedpub",), options={"rounds": 40, "patience": 0}),
 }
 
 
@@ -64,6 +128,5 @@ def find_study(name: str) -> Study:
 
 def write_study(name: str, out: Path) -> None:
     """``study.json``, by which a report knows what the runs in that folder vary."""
-    study = STUDIES[name]
-    text = json.dumps({"study": name, "setting": study.setting, "values": study.values}, indent=2) + "\n"
+    text = json.dumps({"study": name} | STUDIES[name].facts, indent=2) + "\n"
     atomic_write_text(out / "study.json", text, RunError)

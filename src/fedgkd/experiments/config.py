@@ -149,7 +149,8 @@ def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> Setting
     ]
     if owners:
         return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
-    return SettingError(f"{origin}: there is no setting '{name}'{suggest(name, known)}")
+    hint = suggest(name, known) or "; `fedgkd run --explain` lists them all"
+    return SettingError(f"{origin}: there is no setting '{name}'{hint}")
 
 
 def find_algorithm(name: str) -> type[Algorithm]:

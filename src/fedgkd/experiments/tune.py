@@ -57,9 +57,10 @@ class Tuning:
         algorithm: The algorithm.
         space: Values to try of every setting.
         trials: Combinations to try at most.
-        seeds: Every combination is run with seeds 0, 1, … of that number.
+        seeds: Every combination is run with that many seeds, from ``first_seed`` on.
         given: Settings that are not tuned.
         seed: Decides what is proposed.
+        first_seed: One that no table reports, where the figures shall owe nothing to the choice.
     """
 
     places: Sequence[Place]
@@ -69,6 +70,7 @@ class Tuning:
     seeds: int
     given: Given = field(default_factory=Given)
     seed: int = 0
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.space:
@@ -96,7 +98,8 @@ class Tuning:
 
     def configs(self, params: Values) -> list[Config]:
         """The runs of a trial."""
-        cells = make_cells(Path(), self.places, [Method(self.algorithm, params)], range(self.seeds), self.given)
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        cells = make_cells(Path(), self.places, [Method(self.algorithm, params)], seeds, self.given)
         return [cell.config for cell in cells]
 
     def conditions(self) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def tune(
         raise RunError(f"the storage of the study fails: {_first_line(error)}") from error
 
 
-def write_winner(tuning: Tuning, outcome: Outcome, out: Path, command: str) -> Path:
+def write_winner(tuning: Tuning, outcome: Outcome, file: Path, command: str) -> None:
     """The winning settings as a file that ``run --config`` and ``compare --configs`` take."""
     config, place = tuning.configs(outcome.params)[0], tuning.places[0]
     chosen = {"algorithm", *place.settings, *tuning.given.options, *tuning.given.assignments, *outcome.params}
@@ -179,25 +182,23 @@ def write_winner(tuning: Tuning, outcome: Outcome, out: Path, command: str) -> P
         f"Mean validation accuracy: {outcome.value:.4f} (runs: {len(tuning.configs(outcome.params))}).\n"
         f"# {command}\n\n{tomli_w.dumps(values)}"
     )
-    atomic_write_text(winner_file(tuning, out), text, RunError)
-    return winner_file(tuning, out)
+    atomic_write_text(file, text, RunError)
 
 
 def winner_file(tuning: Tuning, out: Path) -> Path:
     return out / f"{tuning.name}.toml"
 
 
-def check_folder(tuning: Tuning, out: Path) -> None:
-    """Raise if the winner cannot be written to ``out`` without harm to what is there."""
+def check_files(out: Path, winner: Path) -> None:
+    """Raise if the study or the winner cannot be written without harm to what is there."""
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file; choose another --out")
-    file = winner_file(tuning, out)
     try:
-        ours = not file.exists() or file.read_text(encoding="utf-8").startswith(_FIRST_WORDS)
+        ours = not winner.exists() or winner.read_text(encoding="utf-8").startswith(_FIRST_WORDS)
     except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {file}: {error}") from error
+        raise RunError(f"cannot read {winner}: {error}") from error
     if not ours:
-        raise RunError(f"{file} was not written by fedgkd tune; move it away, or choose another --out")
+        raise RunError(f"{winner} was not written by fedgkd tune; move it away, or choose another --out")
 
 
 # --- one trial -------------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgkd.data.paper import PAPER_CLIENTS
 from fedgkd.data.paper_results import PaperScore, paper_score
 from fedgkd.reporting.methods import (
     ORACLES,
@@ -167,10 +168,26 @@ def compare_runs(runs: Sequence[FinishedRun]) -> Comparison:
         cell = Cell(dataset, setting, clients, scored, data, entries)
         warnings.extend(_unequal(cell))
         cells.append(cell)
-    cells.sort(
-        key=lambda cell: (cell.setting, *dataset_position(cell.dataset), cell.clients, cell.data, cell.scored_model)
-    )
-    return Comparison(tuple(cells), tuple(warnings))
+    return Comparison(_in_order(cells), tuple(warnings))
+
+
+def with_gaps(comparison: Comparison) -> Comparison:
+    """The same with an empty cell for every number of clients that the paper has of these datasets and is not here."""
+    rows = group(comparison.cells, lambda cell: (cell.dataset, cell.setting, cell.data, cell.scored_model))
+    gaps = [
+        replace(cells[0], clients=clients, entries=())
+        for (dataset, setting, *_), cells in rows.items()
+        for clients in set(PAPER_CLIENTS.get(setting, ())) - {cell.clients for cell in cells}
+        if paper_score("fedgkd", dataset, setting, clients)
+    ]
+    return replace(comparison, cells=_in_order([*comparison.cells, *gaps]))
+
+
+def _in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    def place(cell: Cell) -> tuple[Any, ...]:
+        return cell.setting, *dataset_position(cell.dataset), cell.clients, cell.data, cell.scored_model
+
+    return tuple(sorted(cells, key=place))
 
 
 def group(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:

@@ -12,7 +12,7 @@ import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ MATRICES = ("R", "S", "Q")
 _BEGUN = ("clients.json", "metrics.jsonl", "checkpoint")
 _NEVER_RUNS = ("checkpoint", "models", "figures")
 _FIGURE = (int, float, type(None))
-_REQUIRED: dict[str, Any] = {
+FIGURES: dict[str, Any] = {
     "algorithm": str,
     "dataset": str,
     "setting": str,
@@ -45,6 +45,7 @@ _REQUIRED: dict[str, Any] = {
     "rounds": int,
     "best_round": int,
     "test_accuracy": _FIGURE,
+    "val_accuracy": _FIGURE,
     "test_accuracy_weighted": _FIGURE,
     "test_accuracy_received": _FIGURE,
     "test_accuracy_last": _FIGURE,
@@ -62,11 +63,15 @@ _REQUIRED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Study:
-    """An ablation study: the setting that it varies, and the values in their order."""
+    """An ablation study: the setting that it varies, and the values in their order.
+
+    Where it varies several settings at once, the values are names, and ``variants`` has the one of every method.
+    """
 
     name: str
     setting: str
     values: tuple[Any, ...]
+    variants: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ class FinishedRun:
     """A whole run; its rounds, relations and clients are read when they are first asked for.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it lies. A collected run (see :mod:`fedgkd.reporting.compact`) has the file it is a line of, and
+            neither rounds nor relations nor clients.
         name: The folder as seen from the records' folder.
         settings: All of ``config.toml``.
         result: All of ``result.json``.
@@ -206,6 +212,15 @@ def read_records(folder: Path | str) -> Records:
     if not (runs or motivations):
         raise RunError(_nothing(root, failed, unfinished))
     return Records(root, tuple(runs), tuple(failed), tuple(unfinished), tuple(motivations))
+
+
+def merged(records: Sequence[Records]) -> Records:
+    """All of them as if they lay in the folder of the first."""
+    if len(records) == 1:
+        return records[0]
+    fields = ("runs", "failed", "unfinished", "motivations")
+    together = (tuple(item for one in records for item in getattr(one, name)) for name in fields)
+    return Records(records[0].folder, *together)
 
 
 def load_records(folder: Path | str) -> pd.DataFrame:
@@ -325,21 +340,24 @@ def _name(path: Path, root: Path) -> str:
 
 def _finished(path: Path, name: str, study: Study | None) -> FinishedRun:
     settings, result = _read_settings(path), _read_json(path / "result.json")
-    _check_result(path / "result.json", result)
+    check_figures(str(path / "result.json"), result, FIGURES, _REPEAT)
     if any(settings.get(name) != result[name] for name in ("algorithm", "seed")):
         raise RunError(f"{path / 'config.toml'} is not that of the result beside it; {_REPEAT}")
     return FinishedRun(path, name, settings, result, study)
 
 
-def _check_result(path: Path, result: Mapping[str, Any]) -> None:
-    missing = [name for name in _REQUIRED if name not in result]
+def check_figures(where: str, result: Mapping[str, Any], kinds: Mapping[str, Any], remedy: str) -> None:
+    """Raise a :class:`RunError` unless all figures are there, of the right kind, and lists have a value per client."""
+    missing = [name for name in kinds if name not in result]
     if missing:
-        raise RunError(f"{path} has no {', '.join(missing)}: it is not of this version of fedgkd; {_REPEAT}")
-    strange = [name for name, kind in _REQUIRED.items() if not isinstance(result[name], kind)]
+        raise RunError(f"{where} has no {', '.join(missing)}: it is not of this version of fedgkd; {remedy}")
+    strange = [name for name, kind in kinds.items() if not isinstance(result[name], kind)]
     # A list of the wrong length only if it is one.
-    strange = strange or [name for name in ("per_client", "client_names") if len(result[name]) != result["clients"]]
+    strange = strange or [
+        name for name, kind in kinds.items() if kind is list and len(result[name]) != result["clients"]
+    ]
     if strange:
-        raise RunError(f"{path}: {strange[0]} cannot be {json.dumps(result[strange[0]])}; {_REPEAT}")
+        raise RunError(f"{where}: {strange[0]} cannot be {json.dumps(result[strange[0]])}; {remedy}")
 
 
 def _failed(path: Path, name: str) -> FailedRun:
@@ -351,8 +369,9 @@ def _failed(path: Path, name: str) -> FailedRun:
 def _study(path: Path) -> Study:
     facts = _read_json(path)
     try:
-        return Study(str(facts["study"]), str(facts["setting"]), tuple(facts["values"]))
-    except (KeyError, TypeError) as error:
+        variants = dict(facts.get("variants", {}))
+        return Study(str(facts["study"]), str(facts["setting"]), tuple(facts["values"]), variants)
+    except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{path} does not describe a study ({error}); repeat fedgkd ablate") from error
 
 

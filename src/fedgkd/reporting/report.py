@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from fedgkd.reporting.collaboration import Collaboration, collaborations
+from fedgkd.reporting.compact import read_collected
 from fedgkd.reporting.comparison import Comparison, compare_runs
 from fedgkd.reporting.figures import Chart, cell_charts, motivation_charts, study_chart
-from fedgkd.reporting.records import Records, read_records
+from fedgkd.reporting.quality import quality_tables
+from fedgkd.reporting.records import Records, merged, read_records
 from fedgkd.reporting.studies import StudyResult, study_results
 from fedgkd.reporting.tables import Table, comparison_tables, failed_table, motivation_table, study_table
 
@@ -42,7 +44,8 @@ class Report:
 
     @cached_property
     def study_tables(self) -> list[Table]:
-        return [*map(study_table, self.studies), *map(motivation_table, self.records.motivations)]
+        motivations = map(motivation_table, self.records.motivations)
+        return [*map(study_table, self.studies), *quality_tables(self.studies), *motivations]
 
     @cached_property
     def failed_tables(self) -> list[Table]:
@@ -64,12 +67,12 @@ class Report:
             yield from motivation_charts(motivation)
 
 
-def read_report(folder: Path | str) -> Report:
-    """Read and sort everything below a folder.
+def read_report(*paths: Path | str) -> Report:
+    """Read and sort everything below folders, and in files of collected runs; the latter have no rounds to draw.
 
     Raises:
         RunError: If there is nothing to report, or a file is damaged.
     """
-    records = read_records(folder)
+    records = merged([read_collected(path) if Path(path).is_file() else read_records(path) for path in paths])
     comparison = compare_runs([run for run in records.runs if run.study is None])
     return Report(records, comparison, tuple(study_results(records.runs)))

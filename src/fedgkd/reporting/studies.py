@@ -1,4 +1,4 @@
-"""Ablation studies: one setting varied, everything else as it was."""
+"""Ablation studies: one setting or a few varied, everything else as it was."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class StudyResult:
 
     Attributes:
         name: The study, as it was asked for.
-        setting: The setting that it varies.
-        values: Its values in the study's order; other algorithms that stand beside them go by their names.
+        setting: The setting that it varies; ``variant`` if there are several.
+        values: Its values, or the variants' names, in the study's order; other algorithms that stand beside them go
+            by their names.
         lines: One per federation.
     """
 
@@ -58,7 +59,7 @@ def study_results(runs: Sequence[FinishedRun]) -> list[StudyResult]:
 
 def _result(name: str, setting: str, runs: Sequence[FinishedRun]) -> StudyResult:
     planned = [value for run in runs if run.study for value in run.study.values]
-    by_value = group(runs, lambda run: _value(run, setting))
+    by_value = group(runs, lambda run: study_value(run, setting))
     values = [value for value in dict.fromkeys([*planned, *by_value]) if value in by_value]
     if all(isinstance(value, int | float) for value in values):
         values.sort()
@@ -69,6 +70,12 @@ def _result(name: str, setting: str, runs: Sequence[FinishedRun]) -> StudyResult
     return StudyResult(name, setting, tuple(values), tuple(StudyLine(cell, found) for cell, found in lines.values()))
 
 
-def _value(run: FinishedRun, setting: str) -> Any:
-    """The setting's value; an algorithm that has no such setting stands for itself."""
-    return run.settings.get(setting, method_title(run.result["algorithm"]))
+def study_value(run: FinishedRun, setting: str) -> Any:
+    """The setting's value, or the variant's name; an algorithm that has neither stands for itself."""
+    algorithm = run.result["algorithm"]
+    title = method_title(algorithm)
+    if run.study is None or not run.study.variants:
+        return run.settings.get(setting, title)
+    place = "{dataset}-{clients}-{setting}-".format_map(run.result)
+    method = run.folder.name.rpartition("-seed")[0].removeprefix(place)
+    return {algorithm: title, **run.study.variants}.get(method, method)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTHING = "–"
+OURS = "fedgkd"
 
 
 @dataclass(frozen=True)
@@ -170,10 +171,14 @@ def _summary(cell: Cell, entry: Entry, test: PairedTest | None) -> Summary:
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """An overview of every setting, then two tables per cell: accuracies, and what they cost."""
-    by_setting = group(comparison.cells, lambda cell: (cell.setting, cell.scored_model))
-    overviews = [_overview(cells, comparison) for cells in by_setting.values()]
     details = [table for cell in comparison.cells for table in (_accuracies(cell), _costs(cell))]
-    return overviews + details
+    return overviews(comparison) + details
+
+
+def overviews(comparison: Comparison) -> list[Table]:
+    """The paper's tables: a table per setting, with methods against federations."""
+    by_setting = group(comparison.cells, lambda cell: (cell.setting, cell.scored_model))
+    return [_overview(cells, comparison) for cells in by_setting.values()]
 
 
 def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
@@ -183,18 +188,45 @@ def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
     summaries = [
         {entry.method.key: row for entry, row in zip(cell.entries, summarise(cell), strict=True)} for cell in cells
     ]
+    most = max(row.seeds for summary in summaries for row in summary.values())
     rows = []
     for method in comparison.methods:
         found = [summary.get(method.key) for summary in summaries]
         if any(found):
             ranks = [row.rank for row in found if row and row.rank]
-            rows.append((Value(method.title), *map(_headline, found), Value(_mean_rank(ranks, len(cells)))))
+            figures = [_headline(row, most) for row in found]
+            rows.append((Value(method.title), *figures, Value(_mean_rank(ranks, len(cells)))))
+            if method.algorithm == OURS and any(map(_printed, found)):
+                printed = [Value(_printed(row) or NOTHING) for row in found]
+                rows.append((Value(f"{method.title}, paper"), *printed, Value(NOTHING)))
     return Table(
         key=slug(f"overview {setting} {scored}"),
         title=f"Test accuracy, {setting}",
         columns=(*columns, Column("mean rank")),
         rows=tuple(rows),
-        notes=(_seeds_note(cells), *_comparing_notes(cells), _RANK_NOTE),
+        notes=(_seeds_note(cells), *_comparing_notes(cells), _RANK_NOTE, *standing(cells)),
+    )
+
+
+def standing(cells: Sequence[Cell]) -> list[str]:
+    """How FedGKD stands against the others and against its paper, in a sentence; none where there are no others."""
+    by_title: dict[str, list[Summary]] = {}
+    for cell in cells:
+        if len(cell.rivals) > 1:
+            for entry, row in zip(cell.entries, summarise(cell), strict=True):
+                if entry.method.algorithm == OURS:
+                    by_title.setdefault(entry.method.title, []).append(row)
+    return [_standing(title, rows) for title, rows in by_title.items()]
+
+
+def _standing(title: str, rows: Sequence[Summary]) -> str:
+    first, behind = sum(row.rank == 1 for row in rows), sum(row.worse for row in rows)
+    # The paper prints hundredths of a percent.
+    differences = [round(row.difference, 4) for row in rows if not math.isnan(row.difference)]
+    paper = f"; at or above the paper's number in {sum(d >= 0 for d in differences)} of {len(differences)}"
+    return (
+        f"{title} is first in {first} of {len(rows)} cells; significantly behind the best in {behind}"
+        f"{paper if differences else ''}."
     )
 
 
@@ -335,10 +367,18 @@ def _scored_head(scored_model: str) -> str:
     return f"test accuracy (%), {models}"
 
 
-def _headline(row: Summary | None) -> Value:
+def _headline(row: Summary | None, seeds: int = 0) -> Value:
+    """Mean and deviation; the number of seeds where it is below the usual one."""
     if row is None:
         return Value(NOTHING)
-    return Value(mean_std(row.test_accuracy, row.test_accuracy_std), best=row.rank == 1, worse=row.worse)
+    fewer = f" ({row.seeds} seed{'s' * (row.seeds > 1)})" if row.seeds < seeds else ""
+    figure = mean_std(row.test_accuracy, row.test_accuracy_std)
+    return Value(figure + fewer, best=row.rank == 1, worse=row.worse)
+
+
+def _printed(row: Summary | None) -> str:
+    """The paper's figure."""
+    return "" if row is None or math.isnan(row.paper) else mean_std(row.paper, row.paper_std)
 
 
 def _mean_rank(ranks: Sequence[int], cells: int) -> str:

@@ -1,0 +1,211 @@
+"""Finished runs as lines of a file that is small enough to be published beside the code.
+
+A line keeps the figures of ``result.json`` under their names there, the settings that differ from the algorithm's
+defaults, and the quality of the relation at a few rounds. The clients' accuracies are fractions of their test nodes
+(``37/48``), which are exact, so that tests of significance come out as they do from the folders. Lines are sorted, and
+a run takes the place of an earlier one of the same cell, so that a file changes only where its runs did. Rounds,
+relation matrices and models stay behind in the folders.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from fedgkd.atomic import atomic_write_text
+from fedgkd.errors import RunError
+from fedgkd.reporting.quality import ROUNDS
+from fedgkd.reporting.records import FIGURES, FinishedRun, Records, Study, check_figures, read_records
+from fedgkd.reporting.studies import study_value
+
+_DIGITS = 5
+_HASH_DIGITS = 12
+_MOST_NODES = 1_000_000
+"""That a client may have: below, no two fractions are so near that a float could be either."""
+_NO_NODES = "-"
+
+_PLACE = ("dataset", "setting", "clients", "scored_model", "algorithm")
+_KEPT = (
+    *_PLACE,
+    "seed",
+    "test_accuracy",
+    "val_accuracy",
+    "test_accuracy_weighted",
+    "test_accuracy_received",
+    "test_accuracy_last",
+    "test_macro_f1",
+    "rounds",
+    "best_round",
+    "bytes_up",
+    "bytes_down",
+    "seconds",
+    "partition_hash",
+    "versions",
+    "per_client",
+)
+_KINDS = {name: kind for name, kind in FIGURES.items() if name in _KEPT} | {"per_client": str, "settings": dict}
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a file of runs holds after collecting: so many lines, of which so many are new or have changed."""
+
+    lines: int
+    new: int
+    changed: int
+
+
+def collect(folders: Sequence[Path], out: Path) -> Collected:
+    """Put the finished runs below some folders into a file, beside those that it holds of other cells.
+
+    A cell is a federation, an algorithm, the value that a study gives to its setting, and a seed.
+
+    Raises:
+        RunError: If there is no finished run, two runs are of one cell, or a file is damaged.
+    """
+    before = {_cell(line): line for line in _read(out)} if out.exists() else {}
+    found: dict[tuple[Any, ...], Line] = {}
+    names: dict[tuple[Any, ...], Path] = {}
+    for run in (run for folder in folders for run in _runs(folder)):
+        line = _line(run)
+        cell = _cell(line)
+        if found.setdefault(cell, line) != line:
+            raise RunError(f"{names[cell]} and {run.folder} are runs of one cell; collect them into different files")
+        names[cell] = run.folder
+    lines = before | found
+    text = "".join(json.dumps(lines[cell], separators=(",", ":")) + "\n" for cell in sorted(lines))
+    atomic_write_text(out, text, RunError)
+    changed = sum(before[cell] != line for cell, line in found.items() if cell in before)
+    return Collected(len(lines), len(lines) - len(before), changed)
+
+
+def read_collected(path: Path | str) -> Records:
+    """The runs of such a file.
+
+    Raises:
+        RunError: If a line of it is damaged, or there is none.
+    """
+    file = Path(path)
+    runs = tuple(_run(file, line) for line in _read(file))
+    if not runs:
+        raise RunError(f"{file} holds no runs; fill it with fedgkd collect")
+    return Records(file, runs, (), (), ())
+
+
+# --- from a run to a line --------------------------------------------------------------------------------------------
+
+
+def _runs(folder: Path) -> Sequence[FinishedRun]:
+    records = read_records(folder)
+    if not records.runs:
+        raise RunError(f"{folder} holds no finished run, only a motivating study")
+    return records.runs
+
+
+def _line(run: FinishedRun) -> Line:
+    line = {name: run.result[name] for name in _KEPT}
+    line["per_client"] = " ".join(map(_fraction, run.result["per_client"]))
+    line["partition_hash"] = run.result["partition_hash"][:_HASH_DIGITS]
+    line["settings"] = _changes(run)
+    if quality := _quality(run):
+        line["relation_quality"] = quality
+    if run.study:
+        value = study_value(run, run.study.setting)
+        line["study"] = {"name": run.study.name, "setting": run.study.setting, "value": value}
+    return {name: _rounded(value) for name, value in line.items()}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    return {name: _rounded(part) for name, part in value.items()} if isinstance(value, dict) else value
+
+
+def _fraction(share: float | None) -> str:
+    return _NO_NODES if share is None else str(Fraction(share).limit_denominator(_MOST_NODES))
+
+
+def _changes(run: FinishedRun) -> dict[str, Any]:
+    from fedgkd.experiments.grid import IMMATERIAL
+
+    usual = _usual(run.result)
+    return {
+        name: value
+        for name, value in run.settings.items()
+        if name not in IMMATERIAL and (name not in usual or usual[name] != value)
+    }
+
+
+def _usual(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run of which nothing is said but what it is."""
+    from fedgkd.experiments.config import make_config
+
+    place = {"dataset": "dataset", "clients": "clients", "partition": "setting", "seed": "seed"}
+    defaults = make_config(("run", {"algorithm": result["algorithm"]})).values()
+    return defaults | {name: result[figure] for name, figure in place.items()}
+
+
+def _quality(run: FinishedRun) -> dict[str, float]:
+    quality = run.rounds["relation_quality"]
+    found = {str(number): float(quality[number - 1]) for number in ROUNDS if number <= len(quality)}
+    return {number: value for number, value in found.items() if not math.isnan(value)}
+
+
+# --- from a line to a run --------------------------------------------------------------------------------------------
+
+
+def _cell(line: Line) -> tuple[Any, ...]:
+    """By which lines are sorted, and replaced."""
+    study = line.get("study")
+    varied = (study["name"], json.dumps(study["value"])) if study else ("", "")
+    return *(line[name] for name in _PLACE), *varied, line["seed"]
+
+
+def _read(file: Path) -> Iterator[Line]:
+    try:
+        texts = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(
+            f"{file} cannot be read ({error}); give a folder of runs, or a file of fedgkd collect"
+        ) from error
+    for number, text in enumerate(texts, 1):
+        yield _parsed(text, f"{file}, line {number}")
+
+
+def _parsed(text: str, where: str) -> Line:
+    remedy = "remove the line, and collect its run again"
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RunError(f"{where} is not JSON ({error.msg}); {remedy}") from error
+    if not isinstance(line, dict):
+        raise RunError(f"{where} is not a run; {remedy}")
+    check_figures(where, line, _KINDS, remedy)
+    try:
+        shares = _shares(line)
+    except (ValueError, ZeroDivisionError) as error:
+        raise RunError(f"{where} has a strange per_client ({error}); {remedy}") from error
+    if len(shares) != line["clients"]:
+        raise RunError(f"{where} has {len(shares)} accuracies in per_client for {line['clients']} clients; {remedy}")
+    return line
+
+
+def _shares(line: Line) -> list[float | None]:
+    return [None if text == _NO_NODES else float(Fraction(text)) for text in line["per_client"].split()]
+
+
+def _run(file: Path, line: Line) -> FinishedRun:
+    name = "{dataset}-{clients}-{setting}-{algorithm}-seed{seed}".format_map(line)
+    settings = _usual(line) | line["settings"]
+    study = line.get("study")
+    if study:  # the variants of some studies differ in several settings, and go by a name
+        settings[study["setting"]] = study["value"]
+    result = {name: line[name] for name in _KEPT} | {"per_client": _shares(line)}
+    return FinishedRun(file, name, settings, result, Study(study["name"], study["setting"], ()) if study else None)
