@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.models import Dropout, Network
+from fedgkd.models import Dropout, MaskedNetwork, Model, Network
 from fedgkd.models.gcn import FIRST, GCNStep
+from fedgkd.models.masked import MASK
 from fedgkd.training import TrainingSettings, local, local_round
 from fedgkd.training.local import personal_model, start_clients
 from tests.graphs import random_graph
@@ -51,17 +52,25 @@ SPARSE = [bags_of_words(1, 30, slice(0, 12)), bags_of_words(2, 25, slice(5, 35))
 DENSE = [random_graph(nodes, features=FEATURES, seed=nodes) for nodes in (30, 25, 17)]
 
 
-def trained(graphs: list[Graph], network: Network, settings: TrainingSettings, proximal: float, rounds: int) -> Tensors:
+def trained(
+    graphs: list[Graph],
+    model: Model,
+    settings: TrainingSettings,
+    proximal: float,
+    rounds: int,
+    mask_l1: float = 0.0,
+) -> Tensors:
     clients = ClientBatch(range(len(graphs)), graphs, seed=4)
-    start_clients(clients, network)
+    start_clients(clients, model)
     for round_ in range(1, rounds + 1):
         clients.round = round_
         # A server that sends everybody the mean, so that the proximal term and unseen rows have something to do.
         download = {
             name: t.mean(0, keepdim=True).repeat(len(t), *(1 for _ in t.shape[1:]))
             for name, t in personal_model(clients).items()
+            if not name.startswith(MASK)
         }
-        local_round(clients, download, network, settings, lambda name: True, proximal)
+        local_round(clients, download, model, settings, lambda name: True, proximal, mask_l1)
     return {name: tensor.clone() for name, tensor in personal_model(clients).items()}
 
 
@@ -86,6 +95,32 @@ def test_fifty_steps_equal_autograd(
     by_autograd = trained(graphs, network, settings, proximal, rounds=10)
     for name, expected in by_autograd.items():
         torch.testing.assert_close(by_hand[name], expected, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("graphs", [SPARSE, DENSE], ids=["sparse", "dense"])
+@pytest.mark.parametrize("proximal", [0.0, 1e-2])
+@pytest.mark.parametrize("mask_l1", [0.0, 1e-3])
+def test_fifty_steps_with_masks_equal_autograd(
+    monkeypatch: pytest.MonkeyPatch, graphs: list[Graph], proximal: float, mask_l1: float
+) -> None:
+    model = MaskedNetwork("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    settings = TrainingSettings(local_epochs=5, lr=0.01, weight_decay=1e-3, dropout=0.5)
+    by_hand = trained(graphs, model, settings, proximal, 10, mask_l1)
+    monkeypatch.setattr(GCNStep, "fits", lambda model: False)
+    monkeypatch.setattr(local, "Dropout", SameMasks)
+    by_autograd = trained(graphs, model, settings, proximal, 10, mask_l1)
+    assert by_hand.keys() == model.parameters.keys()
+    for name, expected in by_autograd.items():
+        torch.testing.assert_close(by_hand[name], expected, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_mask_rows_of_unseen_columns_move_by_the_l1_norm_alone() -> None:
+    model = MaskedNetwork("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    settings = TrainingSettings(local_epochs=2, lr=0.01, weight_decay=0.0, dropout=0.0)
+    for mask_l1, expected in ((0.0, 1.0), (1e-3, 0.98)):
+        mask = trained(SPARSE, model, settings, proximal=1e-2, rounds=1, mask_l1=mask_l1)[MASK + FIRST]
+        torch.testing.assert_close(mask[0, 12:], torch.full((FEATURES - 12, 8), expected), rtol=0, atol=1e-5)
+        assert not torch.allclose(mask[0, :12], torch.tensor(expected), atol=1e-3)
 
 
 def test_rows_of_unseen_columns_move_by_weight_decay_alone() -> None:
@@ -115,21 +150,22 @@ def test_the_seen_columns_of_each_client_come_first() -> None:
     assert torch.equal(ordered, weight)
 
 
-def test_clients_at_different_steps_train_as_alone() -> None:
+@pytest.mark.parametrize("kind", [Network, MaskedNetwork])
+def test_clients_at_different_steps_train_as_alone(kind: type[Network] | type[MaskedNetwork]) -> None:
     """With partial participation moments differ in age; every client's step counts its own."""
-    network = Network("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    model = kind("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
     settings = TrainingSettings(local_epochs=2, dropout=0.5)
     for graphs in (SPARSE, DENSE):
         clients = ClientBatch(range(3), graphs, seed=4)
-        start_clients(clients, network)
+        start_clients(clients, model)
         alone = ClientBatch([1], graphs[1:2], seed=4)
-        start_clients(alone, network)
+        start_clients(alone, model)
         for round_, rows in enumerate(([0, 1, 2], [0, 2], [1, 2], [0, 1, 2]), start=1):
             part = clients.select(rows)
             part.round = alone.round = round_
-            local_round(part, {}, network, settings, lambda name: True)
+            local_round(part, {}, model, settings, lambda name: True)
             clients.update(rows, part)
             if 1 in rows:
-                local_round(alone, {}, network, settings, lambda name: True)
+                local_round(alone, {}, model, settings, lambda name: True)
         for name, expected in personal_model(alone).items():
             torch.testing.assert_close(personal_model(clients)[name][1:2], expected, rtol=1e-4, atol=1e-6, msg=name)

@@ -14,7 +14,8 @@ from torch_geometric.nn import GCNConv
 from fedgkd.algorithms import REPORT
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.models import Network
+from fedgkd.models import MaskedNetwork, Network
+from fedgkd.models.masked import MASK
 from fedgkd.training import TrainingSettings, local_round
 from fedgkd.training.local import personal_model, start_clients, training_loss
 from tests.graphs import planted_federation, random_graph
@@ -135,6 +136,28 @@ def test_a_penalty_is_a_further_term_of_the_loss() -> None:
     torch.testing.assert_close(personal_model(clients)["readout.bias"], before["readout.bias"] - PLAIN.lr)
     torch.testing.assert_close(seen[0]["readout.bias"], before["readout.bias"])
     assert report["loss"].item() < 10  # the cross-entropy alone
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+def test_the_l1_norm_of_masks_is_a_further_term_of_the_loss(backbone: str) -> None:
+    """Adam's first step is its learning rate against the sign of the gradient; elsewhere the term has none."""
+    model = MaskedNetwork(backbone, num_features=6, hidden=5, layers=2, num_classes=3)
+    moved = []
+    for mask_l1 in (0.0, 1e6):
+        clients = ClientBatch([0], [random_graph()], seed=0)
+        start_clients(clients, model)
+        for name, tensor in personal_model(clients).items():
+            if name.startswith(MASK):
+                tensor[:, 0] = -1.0
+        before = weights(clients)
+        report = local_round(clients, {}, model, PLAIN, everything, mask_l1=mask_l1)
+        assert report["loss"].item() < 10  # the cross-entropy alone
+        moved.append(weights(clients))
+    for name, tensor in moved[1].items():
+        if name.startswith(MASK):
+            torch.testing.assert_close(tensor, before[name] - PLAIN.lr * before[name].sign())
+        else:
+            torch.testing.assert_close(tensor, moved[0][name])
 
 
 def test_the_download_overrides_only_the_names_it_has() -> None:

@@ -69,7 +69,7 @@ class FedPub(Algorithm):
             settings,
             self.shares,
             proximal=settings.proximal if acting else 0.0,
-            penalty=self._sparsity if acting else None,
+            mask_l1=settings.mask_l1 if acting else 0.0,
         )
         with clients.timed("embedding"):
             upload["embedding"] = self._embedding(clients)
@@ -78,12 +78,6 @@ class FedPub(Algorithm):
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         relation = cosine(uploads["embedding"]).cpu()
         return Mixing(row_softmax(relation, self.settings.scale), relation)
-
-    def _sparsity(self, params: Tensors, received: Tensors) -> Tensor:
-        """The L1 norm of each client's masks, times its weight in the loss."""
-        settings: FedPubSettings = self.settings
-        norms = [tensor.abs().flatten(1).sum(1) for name, tensor in params.items() if name.startswith(MASK)]
-        return settings.mask_l1 * torch.stack(norms).sum(0)
 
     @torch.no_grad()
     def _embedding(self, clients: ClientBatch) -> Tensor:

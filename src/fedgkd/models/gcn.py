@@ -15,7 +15,8 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ConstantFeatures, GraphBatch, Tensors
 from fedgkd.models.dropout import Dropout
-from fedgkd.models.network import READOUT, Model, Network
+from fedgkd.models.masked import MASK, MaskedNetwork
+from fedgkd.models.network import READOUT, Model, Network, part
 
 FIRST = "convs.0.weight"
 """The weights that multiply the features: all but a few of all weights."""
@@ -24,7 +25,7 @@ FIRST = "convs.0.weight"
 class GCNStep:
     """Losses and gradients of a batch of clients' networks on their training nodes."""
 
-    def __init__(self, network: Network, graph: GraphBatch, features: ConstantFeatures) -> None:
+    def __init__(self, network: Network | MaskedNetwork, graph: GraphBatch, features: ConstantFeatures) -> None:
         everywhere, training = graph.structure.normalised, graph.training
         self._features = features
         self._nodes = graph.num_nodes
@@ -34,8 +35,8 @@ class GCNStep:
         self._convolutions.append((f"convs.{network.layers - 1}.", training.gcn, training.counts))
 
     @staticmethod
-    def fits(model: Model) -> TypeGuard[Network]:
-        return isinstance(model, Network) and model.backbone == "gcn" and model.layers > 1
+    def fits(model: Model) -> TypeGuard[Network | MaskedNetwork]:
+        return isinstance(model, Network | MaskedNetwork) and model.backbone == "gcn" and model.layers > 1
 
     def first(self, params: Tensors) -> Tensor:
         """Output of the first convolution before its ReLU, at all nodes: ``(clients, nodes, hidden)``."""
@@ -81,6 +82,31 @@ class GCNStep:
         d = log_p.exp_().mul_(self._weights.unsqueeze(2))
         d.scatter_add_(2, y, -self._weights.unsqueeze(2))
         return losses.masked_fill(self._weights.sum(1) == 0, torch.nan), d
+
+
+class MaskedGCNStep(GCNStep):
+    r"""The same for networks with masks: effective weights :math:`W \circ M`, and gradients of both factors.
+
+    The first weights and their mask may have rows behind those of the features' gradient, which have none.
+    """
+
+    def first(self, params: Tensors) -> Tensor:
+        return super().first(params | {FIRST: params[FIRST] * params[MASK + FIRST]})
+
+    def __call__(
+        self, params: Tensors, dropout: Dropout, first: Tensor, onto: Tensor | None = None, share: float = 0.0
+    ) -> tuple[Tensor, Tensors]:
+        masks = part(params, MASK)
+        # The first weights have done their work in ``first``.
+        effective = {name: params[name] * mask for name, mask in masks.items() if name != FIRST}
+        losses, grads = super().__call__(params | effective, dropout, first)
+        for name, mask in masks.items():
+            d, rows = grads[name], grads[name].shape[1]
+            grads[MASK + name] = d * params[name][:, :rows]
+            d.mul_(mask[:, :rows])
+        if onto is not None:
+            grads[FIRST].add_(onto, alpha=share)
+        return losses, grads
 
 
 def _back(layer: str, x: Tensor, d: Tensor, weights: Tensors, grads: Tensors) -> Tensor:

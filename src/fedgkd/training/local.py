@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from fedgkd.clients import ClientBatch, GraphBatch, Tensors
 from fedgkd.models import Drop, Dropout, Model
 from fedgkd.models.gcn import GCNStep
+from fedgkd.models.masked import MASK
 from fedgkd.training.by_hand import train_by_hand
 from fedgkd.training.evaluation import evaluate
 from fedgkd.training.optimiser import Adam
@@ -46,6 +47,7 @@ def local_round(
     settings: TrainingSettings,
     shares: Callable[[str], bool],
     proximal: float = 0.0,
+    mask_l1: float = 0.0,
     penalty: Penalty | None = None,
 ) -> Tensors:
     r"""Take over the weights received, train, and return what leaves the client.
@@ -55,8 +57,10 @@ def local_round(
         shares: Whether a parameter of that name is uploaded.
         proximal: :math:`\lambda` of :math:`\lambda \lVert W - \bar W\rVert^2` (squared norm, no ½) over the weights
             of the download.
-        penalty: A further term of the loss, from the weights now and those received; in every round or in none, since
-            the moments of a model that is trained without one may be kept in another order.
+        mask_l1: The weight in the loss of the masks' L1 norm, for a model that has masks.
+        penalty: A further term of the loss, from the weights now and those received, for an algorithm of your own; in
+            every round or in none, since the moments of a model that is trained without one may be kept in another
+            order.
 
     Returns:
         The shared parameters and the client's counts and metrics.
@@ -64,11 +68,12 @@ def local_round(
     params = personal_model(clients)
     received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
     pull = {name: proximal for name in params if proximal and name in download and model.trains(name)}
+    l1 = {name: mask_l1 for name in params if mask_l1 and name.startswith(MASK)}
     if GCNStep.fits(model) and penalty is None:
-        losses, scores = train_by_hand(clients, params, received, model, settings, pull)
+        losses, scores = train_by_hand(clients, params, received, model, settings, pull, l1)
     else:
         scores = evaluate(clients, model, received)
-        losses = _train(clients, params, received, model, settings, pull, penalty)
+        losses = _train(clients, params, received, model, settings, pull, l1, penalty)
     report = _named("received", scores) | {"loss": _recover(clients, params, received, losses)}
     report |= _named("trained", evaluate(clients, model, params))
     report["nodes"] = clients.graph.num_scored.double()
@@ -83,6 +88,7 @@ def _train(
     model: Model,
     settings: TrainingSettings,
     pull: Mapping[str, float],
+    l1: Mapping[str, float],
     penalty: Penalty | None,
 ) -> Tensor:
     """Train in place; returns the cross-entropy per client of the last epoch, before its step."""
@@ -98,9 +104,11 @@ def _train(
             total = losses if penalty is None else losses + penalty(params, anchor)
             grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
             with torch.no_grad():
-                # The gradient of the proximal term, without a pass of autograd over all weights.
+                # The gradients of our own other terms, without a pass of autograd over all weights.
                 for name, strength in pull.items():
                     grads[name].add_(params[name] - anchor[name], alpha=2 * strength)
+                for name, weight in l1.items():
+                    grads[name].add_(params[name].sign(), alpha=weight)
                 optimiser.step(leaves, grads, clients.state)
         for tensor in leaves.values():
             tensor.requires_grad_(False)
