@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgkd.reporting.quality import quality_rows, quality_tables, write_quality
+from fedgkd.reporting.quality import quality_charts, quality_rows, quality_tables, write_quality
 from fedgkd.reporting.report import Report, read_report
 from fedgkd.reporting.writing import write_report
 from tests.reporting.written import write_run, write_study
@@ -79,3 +79,11 @@ def test_other_studies_have_no_such_table(tmp_path: Path) -> None:
     write_run(tmp_path / "tau" / "a", tau=0.1)
     studies = read_report(tmp_path).studies
     assert quality_rows(studies) == quality_tables(studies) == write_quality(studies, tmp_path) == []
+
+
+def test_a_chart_for_every_federation(report: Report) -> None:
+    (chart,) = quality_charts(report.studies)
+    assert chart.name in [shown.name for shown in report.study_charts]
+    assert chart.x.ticks == tuple(str(row["variant"]) for row in quality_rows(report.studies))
+    assert [series.label for series in chart.series] == ["round 5", "round 20", "round 40"]
+    assert [series.y[0] for series in chart.series] == [0.5, 2.0, 4.0]  # the default's

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedgkd._version import __version__
 from fedgkd.reporting.comparison import Method
-from fedgkd.reporting.figures import cell_charts, motivation_charts, study_chart
+from fedgkd.reporting.figures import cell_charts, motivation_charts
 from fedgkd.reporting.formats import to_html
 from fedgkd.reporting.interactive import chart_spec, collaboration_spec
 from fedgkd.reporting.methods import INK
@@ -55,7 +55,7 @@ def page_data(report: Report) -> dict[str, Any]:
             }
             for cell in report.comparison.cells
         ],
-        "studies": [chart_spec(study_chart(study), legend=True) for study in report.studies],
+        "studies": [chart_spec(chart, legend=True) for chart in report.study_charts],
         "motivations": [
             chart_spec(chart, legend=True) for study in report.records.motivations for chart in motivation_charts(study)
         ],

@@ -13,7 +13,9 @@ from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import RunError
 from fedgkd.experiments.plain import plain
 from fedgkd.reporting.comparison import Entry
+from fedgkd.reporting.figures import Axis, Chart, Series
 from fedgkd.reporting.formats import to_markdown
+from fedgkd.reporting.methods import numbered_style
 from fedgkd.reporting.records import FinishedRun
 from fedgkd.reporting.studies import StudyLine, StudyResult
 from fedgkd.reporting.tables import Column, Table, Value, decimal, percent
@@ -39,6 +41,11 @@ def quality_rows(studies: Iterable[StudyResult]) -> list[Row]:
 def quality_tables(studies: Iterable[StudyResult]) -> list[Table]:
     """A table per federation of the studies of the relation."""
     return [_table(line) for study in studies if study.name == RELATION for line in study.lines]
+
+
+def quality_charts(studies: Iterable[StudyResult]) -> list[Chart]:
+    """A chart per federation of the studies of the relation: each variant's quality at those rounds."""
+    return [_chart(line) for study in studies if study.name == RELATION for line in study.lines]
 
 
 def write_quality(studies: Iterable[StudyResult], folder: Path) -> list[Path]:
@@ -87,6 +94,32 @@ def _feature_bytes(run: FinishedRun) -> float:
     """What a client uploads in a round beside its report and the weights, which are all that it downloads."""
     up, down, visits = (run.rounds[name].sum() for name in ("bytes_up", "bytes_down", "participants"))
     return float((up - down) / visits - REPORT_BYTES)
+
+
+def _chart(line: StudyLine) -> Chart:
+    rows = list(_rows(line))
+    places = np.arange(len(rows), dtype=np.float64)
+    series = [
+        Series(
+            f"round {number}",
+            f"round-{number}",
+            numbered_style(index),
+            places,
+            np.array([row[f"quality_{number}"] for row in rows]),
+            line=False,
+        )
+        for index, number in enumerate(ROUNDS)
+    ]
+    return Chart(
+        "relation-variants",
+        line.cell.key,
+        f"Relation quality: {line.cell.title}",
+        "Spearman correlation over client pairs between the relation and the likeness of the clients' true label "
+        "distributions, mean over seeds: 1 is perfect, 0 is chance.",
+        Axis("variant", tuple(str(row["variant"]) for row in rows)),
+        Axis("Spearman correlation"),
+        tuple(series),
+    )
 
 
 def _table(line: StudyLine) -> Table:

@@ -11,7 +11,7 @@ from fedgkd.reporting.collaboration import Collaboration, collaborations
 from fedgkd.reporting.compact import read_collected
 from fedgkd.reporting.comparison import Comparison, compare_runs
 from fedgkd.reporting.figures import Chart, cell_charts, motivation_charts, study_chart
-from fedgkd.reporting.quality import quality_tables
+from fedgkd.reporting.quality import quality_charts, quality_tables
 from fedgkd.reporting.records import Records, merged, read_records
 from fedgkd.reporting.studies import StudyResult, study_results
 from fedgkd.reporting.tables import Table, comparison_tables, failed_table, motivation_table, study_table
@@ -59,10 +59,14 @@ class Report:
     def collaborations(self) -> list[Collaboration]:
         return collaborations(self.comparison, NUMBERS_ON_PAGE)
 
+    @property
+    def study_charts(self) -> list[Chart]:
+        return [*map(study_chart, self.studies), *quality_charts(self.studies)]
+
     def charts(self) -> Iterator[Chart]:
         for cell in self.comparison.cells:
             yield from cell_charts(cell)
-        yield from map(study_chart, self.studies)
+        yield from self.study_charts
         for motivation in self.records.motivations:
             yield from motivation_charts(motivation)
 
