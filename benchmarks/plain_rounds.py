@@ -25,6 +25,7 @@ class PlainRounds:
         self._algorithm = algorithm
         self._settings, self._network, self._seed = settings, network, seed
         self._round = 0
+        self._relations: Tensor | float = 0.0
 
     def step(self) -> None:
         """Score the received models, train, score again, and mix."""
@@ -46,12 +47,19 @@ class PlainRounds:
             return torch.full((n, n), 1.0 / n)
         features = torch.stack([self.task_feature(client) for client in self._federation.clients])
         columns = normalize(features - features.mean(dim=1, keepdim=True), dim=1).flatten(1).double()
-        relation = (columns @ columns.T / features.shape[2]).fill_diagonal_(1.0)
+        whole = normalize(features.flatten(1), dim=1).double()
+        relation = 0.75 * (whole @ whole.T) + 0.25 * (columns @ columns.T / features.shape[2])
+        relation = self._averaged(relation.fill_diagonal_(1.0))
         kernel = torch.linalg.matrix_exp(self._settings.tau * relation)
         return torch.softmax(self._settings.tau_s * kernel, dim=1).float()
 
+    def _averaged(self, relation: Tensor) -> Tensor:
+        """The mean over all rounds so far."""
+        self._relations = self._relations + relation
+        return self._relations / self._round
+
     def task_feature(self, client: PlainClient) -> Tensor:
-        """Dynamic distillation of one client: steps on features and soft labels, then X‖H."""
+        """Dynamic distillation of one client: steps on features and soft labels, then predicted distributions."""
         settings, network = self._settings, self._network
         scale = settings.feature_scale(network)
         sizes = (settings.nodes_per_class, network.num_classes, network.num_features)
@@ -62,13 +70,14 @@ class PlainRounds:
         dense = DenseTwin(client.model)
         for step in range(settings.distill_steps):
             optimiser.zero_grad()
-            log_p = log_softmax(dense(x, _edges(x, noise[step], settings))[1], dim=-1)
+            log_p = log_softmax(dense(x, _edges(x, noise[step], settings)), dim=-1)
             loss = -(y * log_p).sum(-1).mean()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             y = project_to_simplex(y + settings.distill_lr * log_p.detach())
         with torch.no_grad():
-            return torch.cat([x, dense(x, _edges(x, noise[-1], settings))[0]], dim=-1)
+            predicted = dense(x, _edges(x, noise[-1], settings)).softmax(dim=-1)
+            return predicted.view(network.num_classes, -1, network.num_classes).mean(dim=1)
 
 
 class DenseTwin(nn.Module):
@@ -82,10 +91,10 @@ class DenseTwin(nn.Module):
         self.load_state_dict(model.state_dict())
         self.requires_grad_(False)
 
-    def forward(self, x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states H and logits."""
+    def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        """Logits."""
         h = self.conv2(self.conv1(x, adjacency).relu(), adjacency)[0]
-        return h, self.readout(h.relu())
+        return self.readout(h.relu())
 
 
 def _edges(x: Tensor, noise: Tensor, settings: Any) -> Tensor:

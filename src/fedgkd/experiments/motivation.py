@@ -5,9 +5,9 @@ hardly differ more, but the graph convolutions learn much the same: the embeddin
 features distilled from the two models, which know the readout too, should tell them apart.
 
 Alike is measured by linear CKA (Kornblith et al., ICML 2019), which does not see rotation or scale: 1 for embeddings
-that are equal up to those, 0 for unrelated ones. Apart is measured by FedGKD's relation r. Each figure stands beside
-that of two trainings of the same task, which differ only in the noise of training: as in a federation, all start from
-the same weights.
+that are equal up to those, 0 for unrelated ones. Apart is measured by the paper's relation r, the mean correlation of
+columns. Each figure stands beside that of two trainings of the same task, which differ only in the noise of training:
+as in a federation, all start from the same weights.
 
 CKA and r are different measures, so there are two controls: r of the embeddings of the nodes themselves, and the cosine
 of FED-PUB's embeddings, by which that algorithm relates clients. Neither forgives a rotation. If they are low as well,
@@ -30,7 +30,7 @@ from torch import Tensor
 from fedgkd.algorithms.fedpub import proxy_graph
 from fedgkd.atomic import atomic_write, atomic_write_text
 from fedgkd.clients import ClientBatch, Tensors
-from fedgkd.collaboration import RELATIONS, cosine
+from fedgkd.collaboration import correlation, cosine
 from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
 from fedgkd.data.own import open_graph
@@ -79,23 +79,22 @@ def examine(graph: Graph, training: Config, distillation: Config, events: Events
     Args:
         graph: The whole graph.
         training: How the models are trained: a configuration of ``local``, whose clients never exchange anything.
-        distillation: A configuration of ``fedgkd`` for the task features and the relation.
+        distillation: A configuration of ``fedgkd`` for the task features.
     """
     run = Run(training, two_labellings(graph, training), None, events)
     run.start()
     result = run.execute()
     network = training.network(graph.num_features, graph.num_classes)
     made = run.engine.collect(lambda batch: _made_by_models(batch, network, distillation.method))
-    relate = RELATIONS[distillation.method.relation]
     embeddings = made["h"].double().cpu().numpy()
     coordinates = [principal_components(points) for points in embeddings]
     return Findings(
         result=result,
         accuracy=dict(zip(TASKS, result["per_client"], strict=True)),
         cka=_pairs(np.array([[linear_cka(a, b) for b in embeddings] for a in embeddings])),
-        relation={kind: _pairs(relate(made[f"distilled {kind}"])) for kind in TASK_FEATURES},
+        relation={kind: _pairs(correlation(made[f"distilled {kind}"])) for kind in TASK_FEATURES},
         controls={
-            "embedding_relation": _pairs(relate(made["h"])),
+            "embedding_relation": _pairs(correlation(made["h"])),
             "fedpub_cosine": _pairs(cosine(made["fedpub"])),
         },
         coordinates={task: facing(coordinates[k], coordinates[0]) for k, task in enumerate(TASKS)},
