@@ -95,7 +95,7 @@ def test_overview(tmp_path: Path) -> None:
     assert [[value.text for value in row] for row in overview.rows] == [
         ["Local", "90.00", "–", "1.00 (1)"],
         ["FedGKD", "80.00", "70.00", "1.50"],
-        ["FedGKD, paper", "83.37 ± 1.59", "75.25 ± 1.38", "–"],
+        ["FedGKD, as published", "83.37 ± 1.59", "75.25 ± 1.38", "–"],
         ["Centralised", "95.00", "–", "–"],
     ]
     assert [row[1].best for row in overview.rows] == [True, False, False, False]

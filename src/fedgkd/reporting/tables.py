@@ -198,7 +198,7 @@ def _overview(cells: Sequence[Cell], comparison: Comparison) -> Table:
             rows.append((Value(method.title), *figures, Value(_mean_rank(ranks, len(cells)))))
             if method.algorithm == OURS and any(map(_printed, found)):
                 printed = [Value(_printed(row) or NOTHING) for row in found]
-                rows.append((Value(f"{method.title}, paper"), *printed, Value(NOTHING)))
+                rows.append((Value(f"{method.title}, as published"), *printed, Value(NOTHING)))
     return Table(
         key=slug(f"overview {setting} {scored}"),
         title=f"Test accuracy, {setting}",
