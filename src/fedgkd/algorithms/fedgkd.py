@@ -9,7 +9,7 @@ what we do there, is in docs/algorithms/fedgkd.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,13 +35,15 @@ PAPER = {
 }
 """What the paper says where our defaults differ; it is silent on the first two."""
 
-PRESETS = ("default", "paper")
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": PAPER}
 
 
 @dataclass(frozen=True)
 class FedGKDSettings(DistillationSettings):
     preset: str = setting(
-        "default", "where values come from that are not given: our choice, or the paper to the letter", choices=PRESETS
+        "default",
+        "where values come from that are not given: our choice, or the paper to the letter",
+        choices=tuple(PRESETS),
     )
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
@@ -63,7 +65,7 @@ class FedGKDSettings(DistillationSettings):
 class FedGKD(Algorithm):
     Settings = FedGKDSettings
     extra_uploads = ("task_feature",)
-    presets = MappingProxyType({"paper": PAPER})
+    presets = PRESETS
 
     def shares(self, parameter: str) -> bool:
         return True
