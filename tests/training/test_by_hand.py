@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fedgkd.algorithms.fedavg import FedAvg
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
+from fedgkd.errors import SettingError
 from fedgkd.models import Dropout, MaskedNetwork, Model, Network
 from fedgkd.models.gcn import FIRST, GCNStep
 from fedgkd.models.masked import MASK
@@ -138,15 +142,14 @@ def test_rows_of_unseen_columns_move_by_weight_decay_alone() -> None:
 
 def test_the_seen_columns_of_each_client_come_first() -> None:
     columns = ClientBatch(range(3), SPARSE, seed=0).graph.columns
-    assert columns.seen == 25  # of the second client, which has as many nodes with a column each
+    assert columns.most == 25  # of the second client, which has as many nodes with a column each
     weight = torch.arange(3.0 * FEATURES).view(3, FEATURES, 1)
     ordered = torch.empty_like(weight)
     for client in range(3):
         columns.sort(client, weight[client], ordered[client])
     assert ordered[0, :12, 0].tolist() == list(range(12))
     assert ordered[2, :3, 0].tolist() == [2 * FEATURES + k for k in (38, 39, 0)]
-    for client in range(3):
-        columns.unsort(client, ordered[client])
+    columns.unsort(ordered)
     assert torch.equal(ordered, weight)
 
 
@@ -169,3 +172,35 @@ def test_clients_at_different_steps_train_as_alone(kind: type[Network] | type[Ma
                 local_round(alone, {}, model, settings, lambda name: True)
         for name, expected in personal_model(alone).items():
             torch.testing.assert_close(personal_model(clients)[name][1:2], expected, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize(("weight_decay", "decay_unseen"), [(0.0, True), (1e-3, False)])
+def test_rows_of_unseen_columns_stay_as_received_if_nothing_moves_them(weight_decay: float, decay_unseen: bool) -> None:
+    """Neither batch-mates with more columns nor the proximal term at rest change that."""
+    network = Network("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    before = network.initial(4, len(SPARSE))[FIRST]
+    settings = TrainingSettings(local_epochs=3, weight_decay=weight_decay, decay_unseen=decay_unseen)
+    after = trained(SPARSE, network, settings, proximal=1.0, rounds=1)[FIRST]
+    for client, seen in enumerate((range(12), range(5, 30), range(38, 40))):
+        unseen = [column for column in range(FEATURES) if column not in seen]
+        torch.testing.assert_close(after[client, unseen], before[client, unseen], rtol=1e-6, atol=1e-7)
+        assert (after[client, list(seen)] != before[client, list(seen)]).any(dim=1).all()
+
+
+def test_a_client_that_has_every_column_and_one_that_has_none() -> None:
+    all_of_them, none = bags_of_words(1, 80, slice(0, FEATURES)), random_graph(9, features=FEATURES, seed=3)
+    none = Graph(sp.csr_array((9, FEATURES), dtype=np.float32), none.edge_index, none.y, none.num_classes, *none.masks)
+    network = Network("gcn", FEATURES, hidden=8, layers=2, num_classes=3)
+    settings = TrainingSettings(weight_decay=1e-3)
+    together = trained([all_of_them, none], network, settings, proximal=0.0, rounds=1)[FIRST]
+    alone = trained([all_of_them], network, settings, proximal=0.0, rounds=1)[FIRST]
+    torch.testing.assert_close(together[:1], alone)
+    assert (together[1].abs() < network.initial(4, 1)[FIRST][0].abs()).double().mean() > 0.8  # decay alone
+
+
+@pytest.mark.parametrize(("backbone", "layers"), [("sage", 2), ("gcn", 1)])
+def test_other_models_have_no_unseen_rows_to_keep(backbone: str, layers: int) -> None:
+    settings, network = FedAvg.Settings(decay_unseen=False), Network("gcn", FEATURES, 8, layers=2, num_classes=3)
+    FedAvg(settings, network, num_clients=2, seed=0)
+    with pytest.raises(SettingError, match="decay_unseen"):
+        FedAvg(settings, replace(network, backbone=backbone, layers=layers), num_clients=2, seed=0)

@@ -12,7 +12,7 @@ from fedgkd.collaboration import Mixing
 from fedgkd.data.federation import Federation
 from fedgkd.data.pooling import Pool
 from fedgkd.models import Model, Network
-from fedgkd.training.local import start_clients
+from fedgkd.training.local import check_settings, start_clients
 
 REPORT = (
     "received_accuracy",
@@ -59,6 +59,7 @@ class Algorithm(ABC):
         self.settings = settings
         self.network = network
         self.model = self.build_model(network)
+        check_settings(settings, self.model)
         self.num_clients = num_clients
         self.seed = seed
 

@@ -1,6 +1,6 @@
 """Clients, held as a batch: axis 0 of every tensor is the client."""
 
-from fedgkd.clients.batch import ClientBatch, Tensors
+from fedgkd.clients.batch import ClientBatch, Tensors, all_finite
 from fedgkd.clients.graphs import (
     ConstantFeatures,
     DenseFeatures,
@@ -33,4 +33,5 @@ __all__ = [
     "StackedFeatures",
     "Structure",
     "Tensors",
+    "all_finite",
 ]

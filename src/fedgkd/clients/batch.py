@@ -86,3 +86,8 @@ class ClientBatch:
         """Take over the state of a batch that :meth:`select` made; the others stay as they are."""
         for name, tensor in part.state.items():
             self.state[name][list(rows)] = tensor
+
+
+def all_finite(tensors: Tensors) -> Tensor:
+    """Which clients' entries are all finite: a sum is finite only if they are, and far cheaper than looking at each."""
+    return torch.stack([tensor.reshape(len(tensor), -1).sum(1).isfinite() for tensor in tensors.values()]).all(0)

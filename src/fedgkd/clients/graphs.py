@@ -271,31 +271,34 @@ class SeenColumns:
     A client that sees a third of all words has a data gradient for a third of its first weight matrix.
 
     Attributes:
-        seen: How many columns are counted as seen: the most that any client of the batch has.
-        features: The features with every client's seen columns first; gradients are of these columns only.
+        counts: How many columns each client has.
+        most: The most that any client of the batch has.
+        features: The features with every client's seen columns first; gradients are of the first ``most`` only.
     """
 
     def __init__(self, graph: GraphBatch) -> None:
         blocks = [sp.csr_array(each.x) for each in graph.graphs]
         empty = np.stack([np.bincount(x.indices, minlength=x.shape[1]) == 0 for x in blocks])
         order = np.argsort(empty, axis=1, kind="stable")
-        self.seen = max(1, int((~empty).sum(axis=1).max()))
+        self.counts: list[int] = (~empty).sum(axis=1).tolist()
+        self.most = max(1, *self.counts)
         self._order = torch.from_numpy(order).to(graph.device)
         self._place = self._order.argsort(dim=1)
-        kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.seen], strict=True)]
+        kept = [sp.csr_array(x[:, seen]) for x, seen in zip(blocks, order[:, : self.most], strict=True)]
         self.features = SparseFeatures(
             BlockMatrix(kept, graph.padded_nodes, order.shape[1], graph.device),
             graph.structure,
-            BlockMatrix(kept, graph.padded_nodes, self.seen, graph.device),
+            BlockMatrix(kept, graph.padded_nodes, self.most, graph.device),
         )
 
     def sort(self, client: int, weight: Tensor, out: Tensor) -> None:
         """Write a client's ``weight``, of ``(columns, k)``, to ``out`` with the rows of its seen columns first."""
         torch.index_select(weight, 0, self._order[client], out=out)
 
-    def unsort(self, client: int, weight: Tensor) -> None:
-        """Put what :meth:`sort` wrote back into the common order, in place."""
-        weight.copy_(weight.index_select(0, self._place[client]))
+    def unsort(self, weights: Tensor) -> None:
+        """Put what :meth:`sort` wrote for every client back into the common order, in place."""
+        for place, weight in zip(self._place, weights, strict=True):
+            weight.copy_(weight.index_select(0, place))
 
 
 class TrainingNodes:

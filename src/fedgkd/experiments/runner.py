@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedgkd.algorithms import Oracle
-from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.clients import ClientBatch, Tensors, all_finite
 from fedgkd.collaboration import Mixing, spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
@@ -180,10 +180,8 @@ class Run:
 
     def _usable(self, uploads: Tensors, cohort: Sequence[int]) -> list[int]:
         """Rows of the uploads that are finite; who is left out is named."""
-        finite = uploads["loss"].isfinite()
-        for name in (*self.algorithm.shared, *self.algorithm.extra_uploads):
-            # A sum is finite only if every entry is, and far cheaper than looking at each.
-            finite = finite & uploads[name].flatten(1).sum(1).isfinite()
+        mixed = ("loss", *self.algorithm.shared, *self.algorithm.extra_uploads)
+        finite = all_finite({name: uploads[name] for name in mixed})
         for client, good in zip(cohort, finite.tolist(), strict=True):
             if not good:
                 self.events.on_warning(

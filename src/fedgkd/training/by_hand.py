@@ -7,22 +7,37 @@ fast. At the last layer it draws masks for the training nodes only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.clients import ClientBatch, Tensors, all_finite
 from fedgkd.clients.graphs import SeenColumns
 from fedgkd.models import Dropout, MaskedNetwork, Network
 from fedgkd.models.gcn import FIRST, GCNStep, MaskedGCNStep
 from fedgkd.models.masked import MASK
 from fedgkd.training.evaluation import evaluate
-from fedgkd.training.optimiser import Adam, Moments, rows_in_step
+from fedgkd.training.optimiser import Adam, Moments
 from fedgkd.training.settings import TrainingSettings
 
 WIDE = (FIRST, MASK + FIRST)
 """The parameters with a row for every column of the features."""
+
+
+class Trained(NamedTuple):
+    """What training by hand tells.
+
+    Args:
+        losses: The cross-entropy per client in the last epoch, before its step; NaN if its weights are not finite.
+        received: The scores of the weights received.
+        first: The output of the first convolution with the trained weights; None if the model has masks, whose first
+            convolution in use is another one.
+    """
+
+    losses: Tensor
+    received: Tensors
+    first: Tensor | None
 
 
 @torch.no_grad()
@@ -34,7 +49,7 @@ def train_by_hand(
     settings: TrainingSettings,
     pull: Mapping[str, float],
     l1: Mapping[str, float],
-) -> tuple[Tensor, Tensors]:
+) -> Trained:
     r"""Train ``params`` in place, starting from ``received``.
 
     With sparse features, only those rows of the first weight matrix have a data gradient whose columns a client has,
@@ -45,24 +60,21 @@ def train_by_hand(
     Args:
         pull: :math:`\lambda` for the parameters that have a proximal term.
         l1: The weight of the L1 norm for those that have one.
-
-    Returns:
-        The cross-entropy per client in the last epoch, before its step, and the scores of the weights received.
     """
     graph, state, epochs = clients.graph, clients.state, settings.local_epochs
     optimiser, strength = Adam(settings.lr, settings.weight_decay), 2 * pull.get(FIRST, 0.0)
     masked = isinstance(model, MaskedNetwork)
     with clients.timed("training"):
         columns = graph.columns if graph.sparse else None
-        _start(params, received, columns, state, optimiser, epochs, pull, l1)
-        now = {name: _trained(name, tensor, columns) for name, tensor in params.items()}
+        _start(params, received, columns, state, settings, pull, l1)
+        now = {
+            name: tensor[:, : columns.most] if columns and name in WIDE else tensor for name, tensor in params.items()
+        }
         anchor = {name: now[name].clone() for name in pull}
         pieces = _Pieces(params, state, columns)
         dropout = Dropout(clients, settings.dropout)
-        features = graph.features if columns is None else columns.features
-        step = (MaskedGCNStep if masked else GCNStep)(model, graph, features)
+        step = (MaskedGCNStep if masked else GCNStep)(model, graph, columns.features if columns else graph.features)
         first = step.first(params)
-    # Masks in use are pruned: their first convolution is another one.
     scores = evaluate(clients, model, received) if masked else evaluate(clients, model, params, first)
     with clients.timed("training"):
         for epoch in range(epochs):
@@ -73,12 +85,16 @@ def train_by_hand(
             for name, weight in l1.items():
                 grads[name].add_(now[name].sign(), alpha=weight)
             optimiser.update(pieces.weights, pieces.of(grads), pieces.moments)
+        # Only what was trained: the other rows cannot have become anything else.
+        losses = losses.masked_fill(~all_finite(now), torch.nan)
+        state["adam.steps"] += epochs
+    with clients.timed("evaluation"):
+        after = None if masked else step.first(params)
+    with clients.timed("training"):
         if columns is not None:
             for name in params.keys() & WIDE:
-                for client, weights in enumerate(params[name]):
-                    columns.unsort(client, weights)
-        state["adam.steps"] += epochs
-    return losses, scores
+                columns.unsort(params[name])
+    return Trained(losses, scores, after)
 
 
 def _start(
@@ -86,58 +102,65 @@ def _start(
     received: Tensors,
     columns: SeenColumns | None,
     state: Tensors,
-    optimiser: Adam,
-    epochs: int,
+    settings: TrainingSettings,
     pull: Mapping[str, float],
     l1: Mapping[str, float],
 ) -> None:
-    r"""Take over the weights received. Rows of seen columns come first, and those of the others make all their steps.
+    """Take over the weights received. Rows of seen columns come first, and those of the others make all their steps.
 
-    For those the proximal term is a stronger weight decay, which the optimiser has, and a constant.
+    Without weight decay or an L1 norm they stay where they are: there the proximal term is at rest.
     """
+    decays = settings.decay_unseen and settings.weight_decay > 0
     for name, tensor in params.items():
         if columns is None or name not in WIDE:
             tensor.copy_(received[name])
             continue
-        strength, sparsity = 2 * pull.get(name, 0.0), l1.get(name, 0.0)
-        decaying = replace(optimiser, weight_decay=optimiser.weight_decay + strength)
-        for client, weight in enumerate(tensor):
-            columns.sort(client, received[name][client], weight)
-            rows = (client, slice(columns.seen, None))
-            unseen = tensor[rows]
-            moments = Moments(
-                [state[f"adam.first.{name}"][rows]],
-                [state[f"adam.second.{name}"][rows]],
-                [state["adam.steps"][client].clone()],
-            )
-            constant = unseen * -strength
-            for _ in range(epochs):
-                grad = constant.add(unseen.sign(), alpha=sparsity) if sparsity else constant
-                decaying.update([unseen], [grad], moments)
+        for client, weights in enumerate(tensor):
+            columns.sort(client, received[name][client], weights)
+            if decays or name in l1:
+                rows = (client, slice(columns.counts[client], None))
+                moments = Moments(
+                    [state[f"adam.first.{name}"][rows]],
+                    [state[f"adam.second.{name}"][rows]],
+                    [state["adam.steps"][client].clone()],
+                )
+                _step_unseen(tensor[rows], moments, settings, 2 * pull.get(name, 0.0), l1.get(name, 0.0))
 
 
-def _trained(name: str, tensor: Tensor, columns: SeenColumns | None) -> Tensor:
-    """The rows of a parameter that the epochs train."""
-    return tensor[:, : columns.seen] if columns and name in WIDE else tensor
+def _step_unseen(
+    weights: Tensor, moments: Moments, settings: TrainingSettings, strength: float, sparsity: float
+) -> None:
+    """All epochs' steps of rows without a data gradient.
+
+    For those the proximal term is a stronger weight decay, which the optimiser has, and a constant.
+    """
+    decay = settings.weight_decay if settings.decay_unseen else 0.0
+    optimiser = Adam(settings.lr, decay + strength)
+    constant = weights * -strength
+    for _ in range(settings.local_epochs):
+        grad = constant.add(weights.sign(), alpha=sparsity) if sparsity else constant
+        optimiser.update([weights], [grad], moments)
 
 
 class _Pieces:
     """The parameters that the epochs train, cut into pieces that are contiguous in memory, as Adam wants them."""
 
     def __init__(self, params: Tensors, state: Tensors, columns: SeenColumns | None) -> None:
-        steps = state["adam.steps"]
-        together, each = rows_in_step(steps), [slice(k, k + 1) for k in range(len(steps))]
-        self._places = [(name, rows) for name in params for rows in (each if columns and name in WIDE else together)]
-
-        def cut(tensors: Tensors, prefix: str = "") -> list[Tensor]:
-            return [_trained(name, tensors[prefix + name][rows], columns) for name, rows in self._places]
-
-        self.weights = cut(params)
+        steps = state["adam.steps"].tolist()
+        each = [slice(client, client + 1) for client in range(len(steps))]
+        together = [slice(None)] if len(set(steps)) == 1 else each
+        self._places: list[tuple[str, slice, slice]] = []
+        for name in params:
+            if columns is None or name not in WIDE:
+                self._places += [(name, clients, slice(None)) for clients in together]
+            else:
+                self._places += [(name, *rows) for rows in zip(each, map(slice, columns.counts), strict=True)]
+        self.weights = self.of(params)
         self.moments = Moments(
-            cut(state, "adam.first."),
-            cut(state, "adam.second."),
-            [steps[rows].amax().clone() for _, rows in self._places],
+            self.of(state, "adam.first."),
+            self.of(state, "adam.second."),
+            [state["adam.steps"].new_tensor(steps[clients][0]) for _, clients, _ in self._places],
         )
 
-    def of(self, grads: Tensors) -> list[Tensor]:
-        return [grads[name][rows] for name, rows in self._places]
+    def of(self, tensors: Tensors, prefix: str = "") -> list[Tensor]:
+        return [tensors[prefix + name][clients, rows] for name, clients, rows in self._places]

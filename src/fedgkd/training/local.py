@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedgkd.clients import ClientBatch, GraphBatch, Tensors
+from fedgkd.clients import ClientBatch, GraphBatch, Tensors, all_finite
+from fedgkd.errors import SettingError
 from fedgkd.models import Drop, Dropout, Model
 from fedgkd.models.gcn import GCNStep
 from fedgkd.models.masked import MASK
@@ -40,6 +41,12 @@ def personal_model(clients: ClientBatch) -> Tensors:
     return {name.removeprefix(MODEL): t.data for name, t in clients.state.items() if name.startswith(MODEL)}
 
 
+def check_settings(settings: TrainingSettings, model: Model) -> None:
+    """Raise a SettingError for what this model cannot do."""
+    if not settings.decay_unseen and not GCNStep.fits(model):
+        raise SettingError("decay_unseen=false is for graph convolutional networks of two layers or more; leave it on")
+
+
 def local_round(
     clients: ClientBatch,
     download: Tensors,
@@ -60,7 +67,7 @@ def local_round(
         mask_l1: The weight in the loss of the masks' L1 norm, for a model that has masks.
         penalty: A further term of the loss, from the weights now and those received, for an algorithm of your own; in
             every round or in none, since the moments of a model that is trained without one may be kept in another
-            order.
+            order. Weight decay then moves all weights, whatever ``decay_unseen`` says.
 
     Returns:
         The shared parameters and the client's counts and metrics.
@@ -70,12 +77,17 @@ def local_round(
     pull = {name: proximal for name in params if proximal and name in download and model.trains(name)}
     l1 = {name: mask_l1 for name in params if mask_l1 and name.startswith(MASK)}
     if GCNStep.fits(model) and penalty is None:
-        losses, scores = train_by_hand(clients, params, received, model, settings, pull, l1)
+        losses, scores, first = train_by_hand(clients, params, received, model, settings, pull, l1)
     else:
-        scores = evaluate(clients, model, received)
+        scores, first = evaluate(clients, model, received), None
         losses = _train(clients, params, received, model, settings, pull, l1, penalty)
-    report = _named("received", scores) | {"loss": _recover(clients, params, received, losses)}
-    report |= _named("trained", evaluate(clients, model, params))
+    lost = ~losses.isfinite()
+    if lost.any():
+        _recover(clients, params, received, lost)
+        first = None
+    # By a loss that is not a number the server knows whom to keep out.
+    report = _named("received", scores) | {"loss": losses.masked_fill(lost, torch.nan)}
+    report |= _named("trained", evaluate(clients, model, params, first))
     report["nodes"] = clients.graph.num_scored.double()
     clients.received = received
     return {name: tensor for name, tensor in params.items() if shares(name)} | report
@@ -91,7 +103,7 @@ def _train(
     l1: Mapping[str, float],
     penalty: Penalty | None,
 ) -> Tensor:
-    """Train in place; returns the cross-entropy per client of the last epoch, before its step."""
+    """Train in place; returns the losses as :class:`~fedgkd.training.by_hand.Trained` has them."""
     optimiser = Adam(settings.lr, settings.weight_decay)
     with clients.timed("training"):
         for name, tensor in params.items():
@@ -112,7 +124,7 @@ def _train(
                 optimiser.step(leaves, grads, clients.state)
         for tensor in leaves.values():
             tensor.requires_grad_(False)
-    return losses.detach()
+    return losses.detach().masked_fill(~all_finite(params), torch.nan)
 
 
 def training_loss(clients: ClientBatch, model: Model, params: Tensors, dropout: Drop | None) -> Tensor:
@@ -128,19 +140,11 @@ def classification_loss(graph: GraphBatch, logits: Tensor) -> Tensor:
     return total / torch.bincount(owner, minlength=len(logits))
 
 
-def _recover(clients: ClientBatch, params: Tensors, received: Tensors, losses: Tensor) -> Tensor:
-    """A client whose weights are no longer finite goes back to what it received, with a fresh optimiser.
-
-    Returns the losses, NaN for such a client, by which the server knows to keep it out.
-    """
-    # A sum is finite only if every entry is, and far cheaper than looking at each.
-    sums = torch.stack([tensor.flatten(1).sum(1) for tensor in params.values()])
-    lost = ~(sums.isfinite().all(0) & losses.isfinite())
-    if lost.any():
-        for name, tensor in params.items():
-            tensor[lost] = received[name][lost]
-        Adam.reset(clients.state, lost)
-    return losses.masked_fill(lost, torch.nan)
+def _recover(clients: ClientBatch, params: Tensors, received: Tensors, lost: Tensor) -> None:
+    """Clients whose loss or weights are not finite go back to what they received, with a fresh optimiser."""
+    for name, tensor in params.items():
+        tensor[lost] = received[name][lost]
+    Adam.reset(clients.state, lost)
 
 
 def _named(prefix: str, tensors: Tensors) -> Tensors:
