@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgkd.data.datasets import DATASETS
+
 GRAPHS = ("cora", "citeseer", "photo", "pubmed", "computers")
 # FedSage+, which trains a generator on every client first, is by far the slowest.
 METHODS = (
@@ -107,7 +109,14 @@ def main(arguments: Sequence[str] | None = None, run: Run = run_command) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/evidence", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--graphs", nargs="+", default=GRAPHS, metavar="NAME", help="datasets, in their order")
+    parser.add_argument(
+        "--graphs",
+        nargs="+",
+        default=GRAPHS,
+        choices=tuple(DATASETS),
+        metavar="NAME",
+        help=f"in their order; by default {', '.join(GRAPHS)}",
+    )
     parser.add_argument("--settings", nargs="+", default=tuple(MIDDLE), choices=tuple(MIDDLE))
     parser.add_argument(
         "--without", nargs="+", default=(), choices=METHODS, metavar="METHOD", help="methods to leave for later"
@@ -121,4 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # the commands that were running got it, too
+        sys.exit("stopped; the same command goes on from here")
