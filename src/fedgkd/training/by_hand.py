@@ -78,9 +78,10 @@ def train_by_hand(
     scores = evaluate(clients, model, received) if masked else evaluate(clients, model, params, first)
     with clients.timed("training"):
         for epoch in range(epochs):
-            away = now[FIRST] - anchor[FIRST] if FIRST in pull else None
+            pulled = pull.keys() if epoch else set()  # at the start nothing is away from where it started
+            away = now[FIRST] - anchor[FIRST] if FIRST in pulled else None
             losses, grads = step(params, dropout, step.first(params) if epoch else first, away, strength)
-            for name in pull.keys() - {FIRST}:
+            for name in pulled - {FIRST}:
                 grads[name].add_(now[name] - anchor[name], alpha=2 * pull[name])
             for name, weight in l1.items():
                 grads[name].add_(now[name].sign(), alpha=weight)
