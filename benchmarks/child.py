@@ -19,7 +19,7 @@ from benchmarks.ours import Ours
 from benchmarks.rounds import Tally, step
 from fedgkd.data.federation import Federation
 from fedgkd.experiments.config import make_config
-from fedgkd.experiments.federations import build_federation
+from fedgkd.experiments.federations import federation_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ def measure(settings: Mapping[str, Any], rounds: int, data_dir: Path | None) -> 
     """The best time of a round, shares, and memory beyond what the imports take."""
     imports = peak_bytes()
     config = make_config(("benchmark", settings))
-    federation = build_federation(config.run, data_dir)
+    federation = federation_of(config, data_dir)
     prepared = peak_bytes()
     with tempfile.TemporaryDirectory() as folder:
         ours, tally = Ours(config, federation, Path(folder) / "run"), Tally()

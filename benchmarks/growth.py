@@ -12,7 +12,7 @@ from benchmarks.child import run_apart, size
 from benchmarks.ours import Ours, configure
 from benchmarks.rounds import step
 from benchmarks.timing import Timed, race
-from benchmarks.workloads import ARXIV, Workload
+from benchmarks.workloads import ARXIV, TINY, Workload
 
 NODES = (10_000, 20_000, 40_000, 80_000)
 CLIENTS = (10, 50, 200, 1000)
@@ -44,8 +44,18 @@ def with_the_clients(threads: int, rounds: int, clients: tuple[int, ...] = CLIEN
 
 
 def memory(works: list[Workload], threads: int, data_dir: Path | None) -> dict[str, Any]:
-    """Memory of a few FedGKD rounds of each workload, each in a fresh process."""
-    return {work.name: run_apart(_settings(work, threads), 3, data_dir) for work in works}
+    """Memory of a few FedGKD rounds of each workload, each in a fresh process.
+
+    Any round makes the libraries load code that importing them does not; a tiny run shows how much.
+    """
+    tiny = run_apart(_settings(TINY, threads), 1, data_dir)
+    if "failed" in tiny:
+        return {TINY.name: tiny}
+    runs = {work.name: run_apart(_settings(work, threads), 3, data_dir) for work in works}
+    for run in runs.values():
+        if "failed" not in run:
+            run["bytes"]["tiny_run"] = tiny["bytes"]["peak"]
+    return runs
 
 
 def _settings(work: Workload, threads: int) -> dict[str, Any]:

@@ -118,10 +118,10 @@ def _memory(runs: dict[str, Any]) -> Table:
         if "failed" in run:
             rows.append([f"{name} failed: {run['failed']}", *["–"] * 6])
             continue
-        parts = ("imports", "features", "parameters", "optimiser", "peak_of_preparation", "peak")
+        parts = ("features", "parameters", "optimiser", "tiny_run", "peak_of_preparation", "peak")
         rows.append([name, *(_megabytes(run["bytes"][part]) for part in parts), _times(memory_ratio(run))])
-    columns = ["", "imports", "features", "parameters", "optimiser", "peak, preparing", "peak", "peak / needed"]
-    return Table("Peak memory of a FedGKD run beyond what the imports take", columns, rows)
+    columns = ["", "features", "parameters", "optimiser", "a tiny run", "peak, preparing", "peak", "beyond it / needed"]
+    return Table("Peak memory of a FedGKD run beyond what the imports take, and that of a tiny run", columns, rows)
 
 
 def _start(start: dict[str, float]) -> Table:

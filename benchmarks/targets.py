@@ -85,9 +85,9 @@ def _of_memory(name: str, run: dict[str, Any]) -> Iterator[Verdict]:
 
 
 def memory_ratio(run: dict[str, Any]) -> float:
-    """Peak memory beyond the imports over what cannot be done without."""
+    """Peak memory beyond that of a tiny run over what cannot be done without."""
     needed = sum(run["bytes"][part] for part in ("features", "parameters", "optimiser"))
-    return float(run["bytes"]["peak"] / needed)
+    return float((run["bytes"]["peak"] - run["bytes"]["tiny_run"]) / needed)
 
 
 def _of_start(results: dict[str, Any]) -> Iterator[Verdict]:

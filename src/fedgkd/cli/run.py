@@ -99,7 +99,7 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped; the result is the same as if it had not been."""
     from fedgkd.experiments.directory import RunDirectory
-    from fedgkd.experiments.federations import build_federation
+    from fedgkd.experiments.federations import federation_of
     from fedgkd.experiments.runner import resume as take_up
     from fedgkd.experiments.tracking import open_tracker, prepare_tracker
 
@@ -111,7 +111,7 @@ def resume(
         _show_result(directory.read_result(), folder, json)
         return
     with console.working("preparing the federation"):
-        federation = build_federation(config.run, data_dir)
+        federation = federation_of(config, data_dir)
     with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
         result = take_up(directory, federation, tracker.added_to(events)).execute()
         tracker.on_result(result)
@@ -161,7 +161,7 @@ def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
 
 def _start(config: Config, out: Path | None, log: str | None, data_dir: Path | None, json: bool) -> None:
     from fedgkd.experiments.directory import RunDirectory, next_free
-    from fedgkd.experiments.federations import build_federation
+    from fedgkd.experiments.federations import federation_of
     from fedgkd.experiments.runner import Run
     from fedgkd.experiments.tracking import open_tracker, prepare_tracker
 
@@ -169,7 +169,7 @@ def _start(config: Config, out: Path | None, log: str | None, data_dir: Path | N
     if out is not None:
         RunDirectory(out).check_unused()  # at once, not after the federation has been prepared
     with console.working("preparing the federation"):
-        federation = build_federation(config.run, data_dir)
+        federation = federation_of(config, data_dir)
     algorithm = config.run.algorithm.rpartition(":")[2].lower()
     name = f"{federation.dataset}-{federation.num_clients}-{federation.setting}-{algorithm}-seed{config.run.seed}"
     folder = next_free(Path("runs"), name) if out is None else out

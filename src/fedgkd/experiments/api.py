@@ -9,7 +9,7 @@ from fedgkd.algorithms import METHODS, Algorithm
 from fedgkd.data.federation import Federation
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
-from fedgkd.experiments.federations import build_federation
+from fedgkd.experiments.federations import federation_of
 from fedgkd.experiments.runner import Events, Run
 
 
@@ -37,7 +37,7 @@ def run(
     """
     config = make_config(("run()", settings | {"algorithm": _name(algorithm)}))
     if federation is None:
-        federation = build_federation(config.run, None if data_dir is None else Path(data_dir))
+        federation = federation_of(config, None if data_dir is None else Path(data_dir))
     directory = None if out is None else RunDirectory(Path(out))
     training = Run(config, federation, directory, events)
     if directory is not None:

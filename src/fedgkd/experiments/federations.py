@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from fedgkd.algorithms import Oracle
 from fedgkd.data.federation import Federation
 from fedgkd.data.own import open_graph, read_federation
 from fedgkd.data.partition import partition
-from fedgkd.experiments.config import RunSettings
+from fedgkd.experiments.config import Config, RunSettings
+
+
+def federation_of(config: Config, data_dir: Path | None = None) -> Federation:
+    """The federation of one run, without the graph that was partitioned, as large again, if nobody will look at it."""
+    federation = build_federation(config.run, data_dir)
+    return federation if issubclass(config.algorithm, Oracle) else replace(federation, whole=None)
 
 
 def build_federation(settings: RunSettings, data_dir: Path | None = None) -> Federation:
