@@ -299,7 +299,7 @@ def test_run_and_resume_log_to_tensorboard(tmp_path: Path, graphs: Path) -> None
         ("tune --algorithm fedgkd --try tau", "--try takes a setting and its values"),
         ("tune --algorithm fedgkd --try tau=", "--try takes a setting and its values"),
         ("tune --algorithm fedgkd --try tau=warm", "tau must be a finite number, not 'warm'"),
-        ("tune --algorithm fedgkd --storage x", "the storage x cannot be used"),
+        ("tune --algorithm fedgkd --trials 2 --storage x", "the storage x cannot be used"),
         ("tune --algorithm local --set lr=1 local_epochs=1", "there is nothing to tune about local"),
     ],
 )
