@@ -20,13 +20,15 @@ def seconds(job: Callable[[], object]) -> float:
 def race(jobs: Mapping[str, Timed], repeats: int) -> dict[str, float]:
     """The best time of each job over that many turns.
 
-    Every turn runs every job once, so that a slow spell of the machine hits all alike, and the minimum is what a job
-    takes when nothing disturbs it. One turn before is not counted: it makes caches and lazily built matrices.
+    Every turn runs every job, so that a slow spell of the machine hits all alike, and the minimum is what a job takes
+    when nothing disturbs it. A job runs twice, of which the second time counts: in a real run a round follows a round,
+    and nobody else has just filled the caches. One turn before is not counted: it makes lazily built matrices.
     """
     best = dict.fromkeys(jobs, float("inf"))
     for turn in range(repeats + 1):
         for name, job in jobs.items():
             gc.collect()
+            job()
             counted = job()
             if turn:
                 best[name] = min(best[name], counted)

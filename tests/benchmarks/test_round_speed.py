@@ -92,8 +92,8 @@ def test_the_floor_counts_what_training_changes() -> None:
     Floor(ours.batches, ours.changed_parameters(), 128, 0.01, 1e-6).train(2)
 
 
-def test_the_best_turn_counts_and_the_first_does_not() -> None:
-    times = iter([0.1, 9.0, 3.0, 2.0, 5.0, 4.0])
+def test_the_best_turn_counts_and_neither_the_first_nor_a_jobs_first_time_in_a_turn() -> None:
+    times = iter([0.1, 0.1, 9.0, 9.0, 0.1, 3.0, 0.1, 2.0, 0.1, 5.0, 0.1, 4.0])
     assert race({"a": lambda: next(times), "b": lambda: next(times)}, repeats=2) == {"a": 3.0, "b": 2.0}
 
 
