@@ -60,11 +60,13 @@ class GCNStep:
             z = torch.baddbmm(params[layer + "bias"], inputs[-1], scaled[layer + "weight"])
             h = dropout.unscaled(z.relu_(), counts)
             outputs.append(h)
-        logits = torch.baddbmm(params[READOUT + "bias"], h, scaled[READOUT + "weight"])
+        readout = scaled[READOUT + "weight"].mT
+        # Classes before nodes: products and softmax are slow where the last axis is as short as that of classes.
+        logits = torch.baddbmm(params[READOUT + "bias"].mT, readout.contiguous(), h.mT)
         losses, d = self._cross_entropy(logits)
 
-        grads: Tensors = {}
-        d = _back(READOUT, h, d, scaled, grads)
+        grads: Tensors = {READOUT + "bias": d.sum(2).unsqueeze(1), READOUT + "weight": torch.bmm(d, h).mT.contiguous()}
+        d = torch.bmm(d.mT, readout)
         for (layer, messages, _), x in zip(reversed(self._convolutions), reversed(inputs), strict=True):
             d = _where_positive(outputs.pop(), d)
             d = messages.multiply_transposed(_back(layer, x, d, scaled, grads))
@@ -76,11 +78,15 @@ class GCNStep:
         return losses, grads
 
     def _cross_entropy(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean over each client's training nodes, NaN if it has none, and the gradient of the logits."""
-        log_p, y = log_softmax(logits, dim=-1), self._y.unsqueeze(2)
-        losses = (log_p.gather(2, y).squeeze(2) * -self._weights).sum(1)
-        d = log_p.exp_().mul_(self._weights.unsqueeze(2))
-        d.scatter_add_(2, y, -self._weights.unsqueeze(2))
+        """The mean over each client's training nodes, NaN if it has none, and the gradient of the logits.
+
+        Args:
+            logits: ``(clients, classes, training nodes)``.
+        """
+        log_p, y, weights = log_softmax(logits, dim=1), self._y.unsqueeze(1), self._weights.unsqueeze(1)
+        losses = (log_p.gather(1, y) * -weights).sum((1, 2))
+        d = log_p.exp_().mul_(weights)
+        d.scatter_add_(1, y, -weights)
         return losses.masked_fill(self._weights.sum(1) == 0, torch.nan), d
 
 

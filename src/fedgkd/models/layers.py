@@ -53,6 +53,11 @@ def linear(h: Tensor, p: Tensors) -> Tensor:
     return torch.baddbmm(p["bias"], h, p["weight"])
 
 
+def few_outputs(h: Tensor, p: Tensors) -> Tensor:
+    """The same computed as its transpose: several times as fast, since the kernel is slow on a short last axis."""
+    return torch.baddbmm(p["bias"].mT, p["weight"].mT.contiguous(), h.mT).mT
+
+
 class Neighbourhood(Protocol):
     """As much of a structure as a layer that averages over neighbours needs."""
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedgkd.clients import GraphBatch, GraphView, Tensors
 from fedgkd.errors import SettingError
-from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter, linear, linear_parameters
+from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter, few_outputs, linear_parameters
 from fedgkd.randomness import stream
 
 BACKBONES: dict[str, Layer] = {"gcn": GCN(), "sage": SAGE(), "gat": GAT(), "gin": GIN()}
@@ -106,7 +106,7 @@ class Network(Model):
     def classify(self, params: Tensors, h: Tensor, dropout: Drop | None = None) -> Tensor:
         """Logits from the last convolution's output."""
         h = h.relu() if dropout is None else dropout(h.relu())
-        return linear(h, part(params, READOUT))
+        return few_outputs(h, part(params, READOUT))
 
 
 def part(params: Tensors, prefix: str) -> Tensors:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import GraphBatch, JoinedFeatures, Tensors
-from fedgkd.models.layers import GCN, Input, Parameter, linear, linear_parameters
+from fedgkd.models.layers import GCN, Input, Parameter, few_outputs, linear, linear_parameters
 from fedgkd.models.network import BACKBONES, READOUT, Drop, Model, Network, part, under
 
 STRUCTURE = "structure."
@@ -70,4 +70,4 @@ class TwoChannel(Model):
             both = torch.cat([x, s], dim=-1)
         assert isinstance(both, Tensor)
         h = finish(linear(both, part(params, f"{FEATURE}join.")))
-        return linear(h, part(params, READOUT))
+        return few_outputs(h, part(params, READOUT))
