@@ -15,6 +15,7 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ConstantFeatures, GraphBatch, Tensors
 from fedgkd.models.dropout import Dropout
+from fedgkd.models.layers import few_outputs
 from fedgkd.models.masked import MASK, MaskedNetwork
 from fedgkd.models.network import READOUT, Model, Network, part
 
@@ -60,13 +61,11 @@ class GCNStep:
             z = torch.baddbmm(params[layer + "bias"], inputs[-1], scaled[layer + "weight"])
             h = dropout.unscaled(z.relu_(), counts)
             outputs.append(h)
-        readout = scaled[READOUT + "weight"].mT
-        # Classes before nodes: products and softmax are slow where the last axis is as short as that of classes.
-        logits = torch.baddbmm(params[READOUT + "bias"].mT, readout.contiguous(), h.mT)
-        losses, d = self._cross_entropy(logits)
+        # Classes before nodes, as they are in memory: softmax and products are slow on a last axis as short as theirs.
+        losses, d = self._cross_entropy(few_outputs(h, part(params | scaled, READOUT)).mT)
 
         grads: Tensors = {READOUT + "bias": d.sum(2).unsqueeze(1), READOUT + "weight": torch.bmm(d, h).mT.contiguous()}
-        d = torch.bmm(d.mT, readout)
+        d = torch.bmm(d.mT, scaled[READOUT + "weight"].mT)
         for (layer, messages, _), x in zip(reversed(self._convolutions), reversed(inputs), strict=True):
             d = _where_positive(outputs.pop(), d)
             d = messages.multiply_transposed(_back(layer, x, d, scaled, grads))
