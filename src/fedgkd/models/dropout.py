@@ -39,12 +39,13 @@ class Dropout:
         return h * keep.to(h.dtype).mul_(self.scale)
 
     def unscaled(self, h: Tensor, counts: Sequence[int]) -> Tensor:
-        """As above without the scaling, and without a gradient, where client i has ``counts[i]`` rows of ``h``."""
+        """As above in place, without the scaling and a gradient, where client i has ``counts[i]`` rows of ``h``."""
         if self._highest_dropped is None:
             return h
         levels = self._levels(h.shape, counts).to(h.dtype)
         # "h where levels > threshold, else 0" in one pass, several times as fast as a comparison and a product.
-        return torch.ops.aten.threshold_backward(h, levels, self._highest_dropped)  # type: ignore[no-any-return]
+        torch.ops.aten.threshold_backward.grad_input(h, levels, self._highest_dropped, grad_input=h)
+        return h
 
     def _levels(self, shape: torch.Size, counts: Sequence[int]) -> Tensor:
         """Sixteen random bits per entry of a client's rows; padding gets the lowest level, so that it is dropped."""

@@ -122,5 +122,6 @@ def _back(layer: str, x: Tensor, d: Tensor, weights: Tensors, grads: Tensors) ->
 
 
 def _where_positive(h: Tensor, d: Tensor) -> Tensor:
-    """Back through ReLU and dropout at once: both let pass where the activation after them is positive."""
-    return torch.ops.aten.threshold_backward(d, h, 0.0)  # type: ignore[no-any-return]
+    """Back through ReLU and dropout at once: both let pass where the activation after them is positive. In place."""
+    torch.ops.aten.threshold_backward.grad_input(d, h, 0.0, grad_input=d)
+    return d
