@@ -14,6 +14,7 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import Tensors
 from fedgkd.models import Model, Network
+from fedgkd.models.layers import keep_where_above
 from fedgkd.models.network import READOUT
 
 
@@ -43,7 +44,7 @@ def loss_gradient(
     d = torch.bmm((log_p.exp() - y).div_(x.shape[1]), params[READOUT + "weight"].transpose(1, 2))
     d_adjacency = torch.zeros_like(adjacency)
     for depth in reversed(range(network.layers)):
-        d = torch.ops.aten.threshold_backward(d, outputs[depth], 0.0)
+        d = keep_where_above(d, outputs[depth], 0.0)
         d_adjacency.baddbmm_(d, projected[depth].transpose(1, 2))
         d = torch.bmm(torch.bmm(adjacency, d), params[f"convs.{depth}.weight"].transpose(1, 2))
     d_edges = _through_normalisation(d_adjacency, adjacency, scale)

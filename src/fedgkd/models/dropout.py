@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import ClientBatch
+from fedgkd.models.layers import keep_where_above
 
 _LEVELS = 1 << 16
 
@@ -42,10 +43,7 @@ class Dropout:
         """As above in place, without the scaling and a gradient, where client i has ``counts[i]`` rows of ``h``."""
         if self._highest_dropped is None:
             return h
-        levels = self._levels(h.shape, counts).to(h.dtype)
-        # "h where levels > threshold, else 0" in one pass, several times as fast as a comparison and a product.
-        torch.ops.aten.threshold_backward.grad_input(h, levels, self._highest_dropped, grad_input=h)
-        return h
+        return keep_where_above(h, self._levels(h.shape, counts).to(h.dtype), self._highest_dropped)
 
     def _levels(self, shape: torch.Size, counts: Sequence[int]) -> Tensor:
         """Sixteen random bits per entry of a client's rows; padding gets the lowest level, so that it is dropped."""

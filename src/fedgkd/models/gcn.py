@@ -15,7 +15,7 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ConstantFeatures, GraphBatch, Tensors
 from fedgkd.models.dropout import Dropout
-from fedgkd.models.layers import few_outputs
+from fedgkd.models.layers import few_outputs, keep_where_above
 from fedgkd.models.masked import MASK, MaskedNetwork
 from fedgkd.models.network import READOUT, Model, Network, part
 
@@ -123,5 +123,4 @@ def _back(layer: str, x: Tensor, d: Tensor, weights: Tensors, grads: Tensors) ->
 
 def _where_positive(h: Tensor, d: Tensor) -> Tensor:
     """Back through ReLU and dropout at once: both let pass where the activation after them is positive. In place."""
-    torch.ops.aten.threshold_backward.grad_input(d, h, 0.0, grad_input=d)
-    return d
+    return keep_where_above(d, h, 0.0)
