@@ -124,6 +124,27 @@ def test_ctrl_c_ends_a_running_command() -> None:
     assert said == "\nstopped by Ctrl-C\n"
 
 
+def test_ctrl_c_in_a_destructor_is_not_forgotten() -> None:
+    code = (
+        "import time\nfrom fedgkd.cli import app, main\n"
+        "class Dying:\n    def __del__(self) -> None:\n        raise KeyboardInterrupt\n"
+        "@app.command()\ndef wait() -> None:\n    Dying()\n    time.sleep(60)\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "wait"], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (130, "\nstopped by Ctrl-C\n")
+
+
+def test_other_errors_in_a_destructor_are_shown() -> None:
+    code = (
+        "from fedgkd.cli import app, main\n"
+        "class Dying:\n    def __del__(self) -> None:\n        raise ZeroDivisionError\n"
+        "@app.command()\ndef end() -> None:\n    Dying()\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "end"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0
+    assert "ZeroDivisionError" in done.stderr
+
+
 def test_shell_completion() -> None:
     words = {"_FEDGKD_COMPLETE": "complete_bash", "COMP_WORDS": "fedgkd data show ph", "COMP_CWORD": "3"}
     code = "from fedgkd.cli import app; app(prog_name='fedgkd')"

@@ -322,7 +322,7 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> Non
         _wait_for(folder / "checkpoint" / "state-0.json", process)
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=60)
-    assert (process.returncode, shown) == (130, "")
+    assert (process.returncode, shown) == (130, ""), said
     assert said.endswith(f"\nstopped; go on with: fedgkd resume {folder}\n")
     assert "Traceback" not in said
     done = len((folder / "metrics.jsonl").read_text().splitlines())

@@ -15,7 +15,6 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
 from fedgkd.algorithms import METHODS
 from fedgkd.data.federation import Federation
@@ -24,6 +23,7 @@ from fedgkd.errors import RunError, SettingError
 from fedgkd.experiments import tune as tune_module
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.grid import Given, Method, make_cells, own_graphs, partitioned, tuned_file
+from fedgkd.experiments.locks import locked
 from fedgkd.experiments.proposals import combinations
 from fedgkd.experiments.search_spaces import PAPER, SEARCH_SPACES, TRAINING, Space, search_space
 from fedgkd.experiments.tune import Tuning, Watch, check_files, tune, winner_file, write_winner
@@ -176,8 +176,9 @@ def test_a_killed_process_does_not_hold_its_trial(
 def _under_way(out: Path, tuning: Tuning) -> bool:
     """Whether a trial has got through its first rounds and is not at its end."""
     try:
-        trials = _trials(out, tuning)
-    except (KeyError, SQLAlchemyError):  # no study yet
+        with locked(out, wait=True):  # who opens the database may be the one that makes its tables
+            trials = _trials(out, tuning)
+    except KeyError:  # no study yet
         return False
     return any(trial.state == TrialState.RUNNING and trial.intermediate_values for trial in trials)
 

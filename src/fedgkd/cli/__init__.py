@@ -6,13 +6,14 @@ imports what it needs when it runs.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from fedgkd._version import __version__
 from fedgkd.cli import data, federation
-from fedgkd.cli.console import ErrorsInOneSentence
+from fedgkd.cli.console import ErrorsInOneSentence, interrupt_again
 from fedgkd.cli.experiments import ablate, compare, tune
 from fedgkd.cli.options import Command
 from fedgkd.cli.partition import partition
@@ -49,4 +50,5 @@ def _root(
 
 def main() -> None:
     """The ``fedgkd`` command."""
+    sys.unraisablehook = interrupt_again
     app()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -41,6 +43,19 @@ class ErrorsInOneSentence(TyperGroup):
         except KeyboardInterrupt as interrupt:
             err.print("\nstopped by Ctrl-C")
             raise typer.Exit(130) from interrupt
+
+
+def interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Python prints and forgets a Ctrl-C that came while it ran a destructor; here it is pressed once more.
+
+    Not at once: it would come in this function, whose errors are forgotten, too.
+    """
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    press = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    press.daemon = True
+    press.start()
 
 
 def print_error(message: str) -> None:
