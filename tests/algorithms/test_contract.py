@@ -234,7 +234,7 @@ def test_killed_at_random_moments_and_resumed_equals_uninterrupted(tmp_path: Pat
 
     folder = tmp_path / "killed"
     go_on = [sys.executable, "-m", "fedgkd", "resume", str(folder)]
-    moments = np.random.default_rng(0).uniform(0.0, 0.2, KILLS)
+    moments = np.random.default_rng(0).uniform(0.0, 0.1, KILLS)
     for kill, seconds in enumerate(moments):
         _kill_after(seconds, go_on if kill else [*command, str(folder)], folder)
     assert not (folder / "result.json").exists()

@@ -154,7 +154,7 @@ def _wait_for_rounds(out: Path, rounds: int, process: subprocess.Popen[str]) -> 
 def test_killed_and_started_again_equals_uninterrupted(tmp_path: Path, graphs: Path) -> None:
     """SIGKILL takes the workers along, and what they have done is taken up."""
     command = ["compare", "--graphs", graphs, "--algorithms", "fedgkd", "local", "fedavg", "--seeds", "1"]
-    command += ["--rounds", "60", *SMALL, "--out"]
+    command += ["--rounds", "200", *SMALL, "--out"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert fedgkd(*command, whole).exit_code == 0
     with _start([*command, killed, "--jobs", "2"]) as process:

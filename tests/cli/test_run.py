@@ -316,7 +316,7 @@ def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    args = ("run", "--graphs", graphs, "--rounds", "150", "--set", *TINY, "patience=0", "--out", folder)
+    args = ("run", "--graphs", graphs, "--rounds", "500", "--set", *TINY, "patience=0", "--out", folder)
     pipe = subprocess.PIPE
     with subprocess.Popen(command(*args), stdout=pipe, stderr=pipe, text=True) as process:
         _wait_for(folder / "checkpoint" / "state-0.json", process)
@@ -326,8 +326,8 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> Non
     assert said.endswith(f"\nstopped; go on with: fedgkd resume {folder}\n")
     assert "Traceback" not in said
     done = len((folder / "metrics.jsonl").read_text().splitlines())
-    assert 1 <= done < 150
-    assert json.loads(ok("resume", folder, "--json").stdout)["rounds"] == 150
+    assert 1 <= done < 500
+    assert json.loads(ok("resume", folder, "--json").stdout)["rounds"] == 500
 
 
 @pytest.mark.parametrize(
