@@ -159,8 +159,8 @@ def _as_commanded(graphs: Path, trials: int, rounds: int) -> Tuning:
 def test_a_killed_process_does_not_hold_its_trial(
     graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, tuning = tmp_path / "out", _as_commanded(graphs, trials=2, rounds=200)
-    process = subprocess.Popen(_command(graphs, out, 2, 200), stderr=subprocess.PIPE, text=True)
+    out, tuning = tmp_path / "out", _as_commanded(graphs, trials=2, rounds=600)
+    process = subprocess.Popen(_command(graphs, out, 2, 600), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not _under_way(out, tuning) and time.monotonic() < deadline:
         time.sleep(0.05)
