@@ -500,6 +500,15 @@ def test_checkpoints_beyond_their_share_are_left_out_and_the_run_resumes_all_the
     assert found["best_round"] == expected["best_round"]
 
 
+@pytest.mark.parametrize(("seconds", "due"), [(18.0, False), (18.9, False), (19.1, True), (100.0, True)])
+def test_a_checkpoint_that_would_take_more_than_its_share_waits(seconds: float, due: bool) -> None:
+    """One has taken a second so far; a tenth of the time is two seconds of 20."""
+    run = make(planted_federation(2), checkpoint_share=0.1)
+    run.round, run.totals["seconds"] = 1, seconds
+    run._checkpoints_took = run._last_checkpoint_took = 1.0
+    assert run._checkpoint_is_due() is due
+
+
 def test_a_resumed_run_keeps_the_models_of_absent_clients(tmp_path: Path) -> None:
     """The best models may be kept in a round in which a client is absent: its own is that of its last round."""
     federation = planted_federation(8)
