@@ -179,7 +179,7 @@ def test_explain_names_every_setting_with_value_origin_and_meaning(tmp_path: Pat
         ("--seed -1", "seed must be at least 0, not -1"),
         ("--participation 1.5", "participation must be above 0 and at most 1, not 1.5"),
         ("--dropout-rate 1", "dropout_rate must be at least 0 and at most 0.99, not 1.0"),
-        ("--select best", "select must be one of trained, client, not 'best'"),
+        ("--select best", "select must be one of trained, client, midpoint, not 'best'"),
         ("--model transformer", "model must be one of gcn, sage, gat, gin, not 'transformer'"),
         ("--model gat --set hidden=6", "hidden must be a multiple of gat's 4 attention heads, not 6"),
         ("--device tpu9", "device must be cpu, cuda or cuda:N, not 'tpu9'"),

@@ -20,6 +20,7 @@ from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.runner import Events, Run, resume
+from fedgkd.training.local import personal_model
 from tests.graphs import planted_federation
 
 SMALL = {"algorithm": "fedgkd", "hidden": 8, "threads": 1, "rounds": 3, "checkpoint_share": 1.0}
@@ -212,9 +213,32 @@ def test_clients_that_choose_keep_the_better_of_two_models(tmp_path: Path, parti
     assert result["scored_model"] == "chosen by each client"
 
 
-def test_choosing_clients_resume_as_if_never_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["fedgkd", "fedpub", "fedsage_plus"])
+def test_a_client_may_keep_the_model_half_way_from_received_to_trained(tmp_path: Path, algorithm: str) -> None:
+    federation = planted_federation(3)
+    settings = {"algorithm": algorithm, "select": "midpoint", "rounds": 6, "lr": 0.05}
+    run = make(federation, tmp_path, **settings)
+    result = run.execute()
+    best = records(tmp_path)[result["best_round"] - 1]
+    for client, (model, graph) in enumerate(zip(run.personal_models(), federation.graphs, strict=True)):
+        right = model.probabilities(graph).argmax(1) == graph.y
+        for split, mask in (("val", graph.val_mask), ("test", graph.test_mask)):
+            assert right[mask].mean() == pytest.approx(best["selected"]["per_client"][split][client])
+    assert result["test_accuracy"] == pytest.approx(best["selected"]["accuracy"]["test"])
+    assert result["scored_model"] == "half-way from received to trained"
+    plainly = make(federation, **settings | {"select": "trained"})
+    again = [plainly.step() for _ in range(6)]
+    for line, other in zip(records(tmp_path), again, strict=True):
+        assert line["trained"] == other["trained"], "what is kept changes nothing of the training"
+    for ours, theirs in zip(run.engine.batches, plainly.engine.batches, strict=True):
+        for name, trained in personal_model(theirs).items():
+            assert torch.equal(ours.state["aside." + name], theirs.received[name].lerp(trained, 0.5)), name
+
+
+@pytest.mark.parametrize("select", ["client", "midpoint"])
+def test_choosing_clients_resume_as_if_never_stopped(tmp_path: Path, select: str) -> None:
     federation = planted_federation(4, groups=2)
-    settings = {"algorithm": "fedavg", "select": "client", "rounds": 8, "participation": 0.5, "lr": 0.05}
+    settings = {"algorithm": "fedavg", "select": select, "rounds": 8, "participation": 0.5, "lr": 0.05}
     whole = make(federation, **settings)
     whole.execute()
     stopped = make(federation, tmp_path, **settings)

@@ -12,11 +12,13 @@ from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.experiments.plain import plain
 from fedgkd.experiments.records import figures, scores_record
 from fedgkd.experiments.scores import Best, Scoreboard
-from fedgkd.experiments.selection import choose_preferred, keep_model, prefers_received, start_preferring
+from fedgkd.experiments.selection import keep_model, prefers_received, set_aside, start_setting_aside
+from fedgkd.models import Network
 from fedgkd.training.evaluation import TEST, TRAIN, VAL
 from tests.graphs import random_graph
 
 NAN = float("nan")
+MODEL = Network("gcn", num_features=4, hidden=8, layers=2, num_classes=3)
 
 
 def uploads() -> Tensors:
@@ -55,6 +57,15 @@ def test_a_client_is_scored_by_the_model_that_its_validation_nodes_prefer() -> N
     assert chosen.accuracy["selected"][:, TEST].tolist() == pytest.approx([0.6, NAN, 1.0], nan_ok=True)
     assert chosen.macro_f1["selected"][:, TEST].tolist() == pytest.approx([0.5, NAN, 0.8], nan_ok=True)
     assert chosen.accuracy["trained"][2, TEST] == 0.2
+
+
+def test_a_model_of_its_own_has_scores_of_its_own() -> None:
+    scores, report = Scoreboard.empty(3), uploads()
+    other = {f"selected_{kind}": report[f"trained_{kind}"] / 2 for kind in ("accuracy", "macro_f1")}
+    scores.update(report | other, [0, 1, 2], "midpoint")
+    assert scores.accuracy["selected"][:, TEST].tolist() == pytest.approx([0.3, NAN, 0.1], nan_ok=True)
+    assert scores.macro_f1["selected"][:, TEST].tolist() == pytest.approx([0.25, NAN, 0.05], nan_ok=True)
+    assert scores.accuracy["trained"][:, TEST].tolist() == pytest.approx([0.6, NAN, 0.2], nan_ok=True)
 
 
 def test_absent_clients_keep_their_scores() -> None:
@@ -111,9 +122,9 @@ def test_a_client_keeps_its_model_as_it_is_now() -> None:
 
 def test_a_client_keeps_the_model_that_it_prefers_also_while_it_is_absent() -> None:
     batch = clients()
-    start_preferring(batch)
+    start_setting_aside(batch, "client")
     batch.received = {"w": torch.tensor([[10.0], [20.0], [30.0]])}
-    choose_preferred(batch, uploads())
+    assert set_aside(batch, MODEL, uploads(), "client") == {}
     keep_model(batch)
     assert batch.kept["w"].flatten().tolist() == [1, 2, 30]
     # Now only the first two take part, and the second comes to prefer what it received.
@@ -121,7 +132,7 @@ def test_a_client_keeps_the_model_that_it_prefers_also_while_it_is_absent() -> N
     part.state["model.w"] += 4
     part.received = {"w": torch.tensor([[11.0], [21.0]])}
     report = {name: tensor[1:] for name, tensor in uploads().items()}
-    choose_preferred(part, report)
+    set_aside(part, MODEL, report, "client")
     batch.update([0, 1], part)
     keep_model(batch)
     assert batch.kept["w"].flatten().tolist() == [5, 21, 30]

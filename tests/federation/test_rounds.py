@@ -23,13 +23,16 @@ def final_models(folder: Path) -> list[PersonalModel]:
     return [PersonalModel.load(path / "model.safetensors") for path in sorted(folder.glob("site-*"))]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_federation_ends_with_the_weights_of_a_simulation(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "select"),
+    [*((name, "trained") for name in ALGORITHMS), ("fedper", "client"), ("fedgkd", "midpoint"), ("fedper", "midpoint")],
+)
+def test_a_federation_ends_with_the_weights_of_a_simulation(name: str, select: str, tmp_path: Path) -> None:
     federation = planted_federation(3)
-    plan = make_plan(federation, name)
+    plan = make_plan(federation, name, select=select)
     coordinator = make_coordinator(plan, tmp_path)
     coordinator.run_segment(Memory(make_sites(plan, federation, tmp_path)))
-    simulated = run(name, federation, threads=1, **SMALL)
+    simulated = run(name, federation, threads=1, select=select, **SMALL)
     assert_same_models(final_models(tmp_path), simulated.personal_models())
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     expected = simulated.result()
@@ -207,18 +210,21 @@ def test_the_state_of_one_site_is_not_used_for_another(tmp_path: Path) -> None:
         Site(plan, "site-1", federation.graphs[1], tmp_path / "site-0", threads=1)
 
 
-def test_metrics_that_are_kept_do_not_leave_and_the_site_chooses_by_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("select", "scored"), [("trained", "trained"), ("midpoint", "selected")])
+def test_metrics_that_are_kept_do_not_leave_and_the_site_chooses_by_its_own(
+    tmp_path: Path, select: str, scored: str
+) -> None:
     federation = planted_federation(2)
-    plan = make_plan(federation, "fedavg")
+    plan = make_plan(federation, "fedavg", select=select)
     sites = make_sites(plan, federation, tmp_path)
     sites["site-1"] = Site(plan, "site-1", federation.graphs[1], tmp_path / "site-1", threads=1, share_metrics=False)
     make_coordinator(plan, tmp_path).run_segment(Memory(sites))
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(record["loss_per_client"][0] is not None for record in records)
     assert all(record["loss_per_client"][1] is None for record in records)
-    assert all(record["trained"]["per_client"]["val"][1] is None for record in records)
+    assert all(record[model]["per_client"]["val"][1] is None for record in records for model in ("trained", "selected"))
     own = [json.loads(line) for line in (tmp_path / "site-1" / "metrics.jsonl").read_text().splitlines()]
-    best = max(own, key=lambda report: (report["trained_accuracy"]["val"], -report["round"]))
+    best = max(own, key=lambda report: (report[f"{scored}_accuracy"]["val"], -report["round"]))
     assert json.loads((tmp_path / "site-1" / "result.json").read_text())["best_round"] == best["round"]
 
 

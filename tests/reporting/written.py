@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fedgkd.experiments.selection import SELECT
+
 SETTINGS = {
     "dataset": "cora",
     "graphs": "none",
@@ -56,7 +58,7 @@ def write_run(
         "clients": clients,
         "setting": setting,
         "seed": seed,
-        "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[values["select"]],
+        "scored_model": SELECT[values["select"]],
         "rounds": rounds,
         "best_round": best_round,
         "test_accuracy": accuracy,

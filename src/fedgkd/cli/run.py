@@ -42,7 +42,9 @@ def run(
     ] = None,
     participation: Annotated[float | None, typer.Option(help="Share of clients that take part in a round.")] = None,
     dropout_rate: Annotated[float | None, typer.Option(help="Share of those that fail to answer.")] = None,
-    select: Annotated[str | None, typer.Option(help="Model scored and kept: trained, or client (its choice).")] = None,
+    select: Annotated[
+        str | None, typer.Option(help="Model scored and kept: trained, client (its choice), midpoint.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="gcn (the default), sage, gat or gin.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu (the default), cuda or cuda:N.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; all cores by default.")] = None,
@@ -271,11 +273,13 @@ def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
 
 
 def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    from fedgkd.reporting.methods import scored_models
+
     def percent(name: str) -> str:
         return console.share(_number(result[name]))
 
     clients = sorted(value for value in result["per_client"] if value is not None)
-    yield "test accuracy", percent("test_accuracy"), f"mean over clients, {result['scored_model']} models"
+    yield "test accuracy", percent("test_accuracy"), f"mean over clients, {scored_models(result['scored_model'])}"
     yield "  over nodes", percent("test_accuracy_weighted"), "every client counts by its test nodes"
     yield (
         "  received models",

@@ -18,6 +18,7 @@ from fedgkd.data.datasets import DATASETS
 from fedgkd.data.partition import SETTINGS as PARTITIONS
 from fedgkd.data.synthetic import parse_options
 from fedgkd.errors import SettingError
+from fedgkd.experiments.selection import SELECT
 from fedgkd.models import BACKBONES, Network
 from fedgkd.settings import NONE, check, setting, suggest
 
@@ -43,9 +44,9 @@ class RunSettings:
     dropout_rate: float = setting(0.0, "share of those that fail to answer in a round", low=0, high=0.99)
     select: str = setting(
         "trained",
-        "model that is scored and kept: the just-trained one, or whichever of trained and received "
-        "a client's own validation nodes prefer",
-        choices=("trained", "client"),
+        "model that is scored and kept: the just-trained one, whichever of trained and received a client's own "
+        "validation nodes prefer, or the one half-way between them",
+        choices=tuple(SELECT),
     )
     model: str = setting("gcn", "graph convolution", choices=tuple(BACKBONES))
     hidden: int = setting(128, "width of the hidden layers", low=1)

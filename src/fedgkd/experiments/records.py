@@ -17,6 +17,7 @@ from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_counts
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.scores import MODELS, Best, Scoreboard
+from fedgkd.experiments.selection import SELECT
 from fedgkd.training.evaluation import SPLITS, TEST, VAL
 
 Record = dict[str, Any]
@@ -96,7 +97,7 @@ def result_record(
         "clients": len(names),
         "setting": setting,
         "seed": config.run.seed,
-        "scored_model": {"trained": "just-trained", "client": "chosen by each client"}[config.run.select],
+        "scored_model": SELECT[config.run.select],
         "rounds": rounds,
         "best_round": best.round,
         **best.figures,

@@ -34,7 +34,7 @@ from fedgkd.experiments.records import (
     round_record,
 )
 from fedgkd.experiments.scores import Best, Scoreboard
-from fedgkd.experiments.selection import choose_preferred, keep_model, start_preferring
+from fedgkd.experiments.selection import keep_model, set_aside, start_setting_aside
 from fedgkd.experiments.serving import serve
 from fedgkd.models.network import part
 from fedgkd.randomness import stream
@@ -163,15 +163,12 @@ class Run:
 
     def _start_task(self, clients: ClientBatch, download: Tensors) -> Tensors:
         self.algorithm.start(clients)
-        if self.config.run.select == "client":
-            start_preferring(clients)
+        start_setting_aside(clients, self.config.run.select)
         return {}
 
     def _client_task(self, clients: ClientBatch, download: Tensors) -> Tensors:
         upload = self.algorithm.client_step(clients, download)
-        if self.config.run.select == "client":
-            choose_preferred(clients, upload)
-        return upload
+        return upload | set_aside(clients, self.algorithm.model, upload, self.config.run.select)
 
     def _keep(self) -> None:
         for batch in self.engine.batches:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgkd.algorithms import REPORT
 from fedgkd.clients import Tensors
-from fedgkd.experiments.selection import prefers_received
+from fedgkd.experiments.selection import SELECTED, prefers_received
 from fedgkd.training.evaluation import SPLITS
 
 Array = NDArray[np.float64]
@@ -37,14 +38,15 @@ class Scoreboard:
         return cls(unknown(), unknown(), np.full(clients, np.nan), np.full((clients, len(SPLITS)), np.nan))
 
     def update(self, uploads: Tensors, cohort: Sequence[int], select: str) -> None:
-        """Take in a round's reports; with ``select`` "client", each is scored by the model that it prefers."""
+        """Take in a round's reports; ``select`` says by which model the clients are scored."""
         rows = list(cohort)
-        report = {name: uploads[name].cpu().numpy() for name in _REPORTED}
+        report = {name: uploads[name].cpu().numpy() for name in (*REPORT, *SELECTED) if name in uploads}
         received = prefers_received(uploads).cpu().numpy()[:, None] & (select == "client")
         for kind, known in (("accuracy", self.accuracy), ("macro_f1", self.macro_f1)):
             for model in ("trained", "received"):
                 known[model][rows] = report[f"{model}_{kind}"]
-            known["selected"][rows] = np.where(received, report[f"received_{kind}"], report[f"trained_{kind}"])
+            own = report.get(f"selected_{kind}", report[f"trained_{kind}"])
+            known["selected"][rows] = np.where(received, report[f"received_{kind}"], own)
         self.loss[rows] = report["loss"]
         self.nodes[rows] = report["nodes"]
 
@@ -77,16 +79,6 @@ class Scoreboard:
     def from_plain(cls, values: dict[str, Any]) -> Scoreboard:
         """From nested lists, with None for what is not known."""
         return cls(**{name: _as_arrays(value) for name, value in values.items()})
-
-
-_REPORTED = (
-    "trained_accuracy",
-    "trained_macro_f1",
-    "received_accuracy",
-    "received_macro_f1",
-    "loss",
-    "nodes",
-)
 
 
 @dataclass

@@ -13,9 +13,10 @@ import torch
 from fedgkd.algorithms import REPORT, Algorithm
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
+from fedgkd.experiments.selection import SELECTED, set_aside
 from fedgkd.federation.wire import Message
 
-METRICS = tuple(name for name in REPORT if name != "nodes")
+METRICS = (*(name for name in REPORT if name != "nodes"), *SELECTED)
 """What a site may keep to itself; the numbers of nodes weigh the models of some algorithms."""
 
 
@@ -38,8 +39,8 @@ class Expected:
     largest_norm: float
 
     @classmethod
-    def of(cls, algorithm: Algorithm, largest_norm: float) -> Expected:
-        upload = rehearse(algorithm)
+    def of(cls, algorithm: Algorithm, select: str, largest_norm: float) -> Expected:
+        upload = rehearse(algorithm, select)
         forms = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in upload.items()}
         return cls(forms, (*algorithm.shared, *algorithm.extra_uploads), largest_norm)
 
@@ -86,7 +87,7 @@ class Expected:
             raise Refused(f"sent tensors of norm {norm:.3g}, more than the {self.largest_norm:g} that are allowed")
 
 
-def rehearse(algorithm: Algorithm) -> Tensors:
+def rehearse(algorithm: Algorithm, select: str = "trained") -> Tensors:
     """What a client uploads in a round, from a made-up graph of two nodes per class: only its form means anything."""
     classes, features = algorithm.network.num_classes, algorithm.network.num_features
     nodes = 2 * classes
@@ -99,7 +100,8 @@ def rehearse(algorithm: Algorithm) -> Tensors:
     algorithm.start(clients)
     clients.round = 1
     start = algorithm.model.initial(algorithm.seed, 1)
-    return algorithm.client_step(clients, {name: start[name] for name in algorithm.shared})
+    upload = algorithm.client_step(clients, {name: start[name] for name in algorithm.shared})
+    return upload | set_aside(clients, algorithm.model, upload, select)
 
 
 def without_metrics(upload: Tensors) -> Tensors:

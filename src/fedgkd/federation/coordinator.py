@@ -78,7 +78,7 @@ class Coordinator:
         self.directory = RunDirectory(folder)
         self.attendance = Attendance(plan.sites)
         self.algorithm = plan.algorithm()
-        self.expected = Expected.of(self.algorithm, plan.rules.largest_norm)
+        self.expected = Expected.of(self.algorithm, plan.config.run.select, plan.rules.largest_norm)
         sites = len(plan.sites)
         start = self.algorithm.model.initial(plan.config.run.seed, 1)
         self.models: Tensors = {

@@ -25,7 +25,7 @@ from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.hardware import count_cores, find_device
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
-from fedgkd.experiments.selection import choose_preferred, keep_model, prefers_received, start_preferring
+from fedgkd.experiments.selection import keep_model, prefers_received, set_aside, start_setting_aside
 from fedgkd.federation.checks import METRICS, without_metrics
 from fedgkd.federation.coordinator import FINISH, ROUND
 from fedgkd.federation.plan import Plan
@@ -114,12 +114,11 @@ class Site:
 
     def _train(self, round_: int, download: Tensors) -> bytes:
         began = time.perf_counter()
-        clients, select = self.clients, self.plan.config.run.select
+        clients = self.clients
         clients.round = round_
         clients.seconds.clear()
         upload = self.algorithm.client_step(clients, {name: t.to(clients.device) for name, t in download.items()})
-        if select == "client":
-            choose_preferred(clients, upload)
+        upload |= set_aside(clients, self.algorithm.model, upload, self._select)
         self.done = round_
         report = self._report(round_, upload)
         self._facts["report"] = report
@@ -138,14 +137,20 @@ class Site:
 
     def _report(self, round_: int, upload: Tensors) -> dict[str, Any]:
         """A round in the site's own numbers."""
-        values: dict[str, Any] = {name: upload[name][0].cpu().numpy() for name in METRICS}
-        chosen = "received" if bool(prefers_received(upload)[0]) and self._client_selects else "trained"
+        values: dict[str, Any] = {name: upload[name][0].cpu().numpy() for name in METRICS if name in upload}
         named = {name: dict(zip(SPLITS, value.tolist(), strict=True)) for name, value in values.items() if value.ndim}
-        return dict(plain({"round": round_, "loss": float(values["loss"]), "selected": chosen, **named}))
+        return dict(plain({"round": round_, "loss": float(values["loss"]), "selected": self._scored(upload), **named}))
+
+    def _scored(self, upload: Tensors) -> str:
+        """Under which name the upload has the scores of the model that the site sets aside."""
+        if self._select == "client":
+            return "received" if bool(prefers_received(upload)[0]) else "trained"
+        return "selected" if self._select == "midpoint" else "trained"
 
     @property
-    def _client_selects(self) -> bool:
-        return bool(self.plan.config.run.select == "client")
+    def _select(self) -> str:
+        select: str = self.plan.config.run.select
+        return select
 
     def _choose_alone(self, round_: int, report: Mapping[str, Any]) -> None:
         """Without shared metrics the coordinator cannot say which round was best for all; the site goes by its own."""
@@ -169,8 +174,7 @@ class Site:
         self.clients.state = {}
         self.clients.round = 0
         self.algorithm.start(self.clients)
-        if self._client_selects:
-            start_preferring(self.clients)
+        start_setting_aside(self.clients, self._select)
         self.done = 0
         self._facts = {"kept_round": 0, "best_val": -1.0, "report": {}}
 

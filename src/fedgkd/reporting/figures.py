@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.reporting.comparison import Cell, Entry, slug
-from fedgkd.reporting.methods import Style, numbered_style
+from fedgkd.reporting.methods import Style, numbered_style, scored_models
 from fedgkd.reporting.motivation import Motivation
 from fedgkd.reporting.studies import StudyResult
 
@@ -293,7 +293,7 @@ def _cloud(points: Array, labels: NDArray[np.int64]) -> Iterator[Series]:
 
 
 def _models(cell: Cell) -> str:
-    return "just-trained models" if cell.scored_model == "just-trained" else f"models {cell.scored_model}"
+    return scored_models(cell.scored_model)
 
 
 def _several(cell: Cell) -> bool:

@@ -93,3 +93,8 @@ def numbered_style(number: int, dash: str = "solid") -> Style:
     """For things without a fixed style, as the federations in an ablation study."""
     colours = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY, GREY)
     return Style(colours[number % len(colours)], _MARKERS[number % len(_MARKERS)], dash)
+
+
+def scored_models(scored_model: str) -> str:
+    """The models that a figure is of, from what a result calls them."""
+    return "just-trained models" if scored_model == "just-trained" else f"models {scored_model}"

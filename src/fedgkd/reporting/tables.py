@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fedgkd.reporting.comparison import Cell, Comparison, Entry, group, slug
-from fedgkd.reporting.methods import clients_title, dataset_title, method_title
+from fedgkd.reporting.methods import clients_title, dataset_title, method_title, scored_models
 from fedgkd.reporting.motivation import PAIRS, Motivation
 from fedgkd.reporting.records import FailedRun, FinishedRun
 from fedgkd.reporting.significance import LEVEL, PairedTest, against_best
@@ -363,8 +363,7 @@ _RANK_NOTE = "Mean rank over the federations that a method ran on; their number 
 
 
 def _scored_head(scored_model: str) -> str:
-    models = "just-trained models" if scored_model == "just-trained" else f"models {scored_model}"
-    return f"test accuracy (%), {models}"
+    return f"test accuracy (%), {scored_models(scored_model)}"
 
 
 def _headline(row: Summary | None, seeds: int = 0) -> Value:

@@ -86,8 +86,8 @@ def local_round(
         _recover(clients, params, received, lost)
         first = None
     # By a loss that is not a number the server knows whom to keep out.
-    report = _named("received", scores) | {"loss": losses.masked_fill(lost, torch.nan)}
-    report |= _named("trained", evaluate(clients, model, params, first))
+    report = named("received", scores) | {"loss": losses.masked_fill(lost, torch.nan)}
+    report |= named("trained", evaluate(clients, model, params, first))
     report["nodes"] = clients.graph.num_scored.double()
     clients.received = received
     return {name: tensor for name, tensor in params.items() if shares(name)} | report
@@ -147,5 +147,6 @@ def _recover(clients: ClientBatch, params: Tensors, received: Tensors, lost: Ten
     Adam.reset(clients.state, lost)
 
 
-def _named(prefix: str, tensors: Tensors) -> Tensors:
+def named(prefix: str, tensors: Tensors) -> Tensors:
+    """The same tensors as ``prefix_name``."""
     return {f"{prefix}_{name}": tensor for name, tensor in tensors.items()}
