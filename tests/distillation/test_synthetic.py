@@ -101,10 +101,18 @@ def test_gradients_pass_through_the_degrees() -> None:
         ([2.0, 0.0, -1.0], [1.0, 0.0, 0.0]),
         ([0.9, 0.5, -3.0], [0.7, 0.3, 0.0]),
         ([-5.0, -5.0, -6.0], [0.5, 0.5, 0.0]),
+        ([-2e7, -3e7, -4e7], [1.0, 0.0, 0.0]),  # a 1 would be lost in rounding
+        ([-1e30, 1e30, 0.0], [0.0, 1.0, 0.0]),
     ],
 )
 def test_projection_to_the_nearest_distribution(row: list[float], expected: list[float]) -> None:
     torch.testing.assert_close(project_to_simplex(torch.tensor([[row]])), torch.tensor([[expected]]))
+
+
+def test_nan_is_projected_to_nan_and_to_no_error() -> None:
+    found = project_to_simplex(torch.tensor([[0.2, 0.8], [torch.nan, 0.5]]))
+    torch.testing.assert_close(found[0], torch.tensor([0.2, 0.8]))
+    assert found[1].isnan().all()
 
 
 def test_no_distribution_is_nearer_than_the_projection() -> None:

@@ -69,6 +69,8 @@ def test_counts_are_whole_within_bounds_and_none_for_padding() -> None:
     batch = GraphBatch([random_graph(4, 6, 3), random_graph(2, 6, 3)])
     missing = torch.tensor([[-2.0, 0.4, 1.6, 9.0], [1.0, 1.0, 3.0, 3.0]])
     assert MODEL.counts(missing, batch).tolist() == [[0, 0, 2, 3], [1, 1, 0, 0]]
+    diverged = torch.tensor([[torch.nan, torch.inf, -torch.inf, 1e38], [torch.nan] * 4])
+    assert MODEL.counts(diverged, batch).tolist() == [[0, 3, 0, 3], [0, 0, 0, 0]]
 
 
 def test_dropout_is_the_same_alone_and_in_a_batch() -> None:

@@ -54,8 +54,11 @@ def sample_edges(x: Tensor, noise: Tensor, gamma: float, tau_g: float) -> DenseS
 
 def project_to_simplex(y: Tensor) -> Tensor:
     """The nearest distribution to each row, in the Euclidean sense (Duchi et al. 2008)."""
+    # It is the same for a row that is shifted as a whole; near 0, the 1 below is not lost in rounding.
+    y = y - y.amax(dim=-1, keepdim=True)
     ordered = y.sort(dim=-1, descending=True).values
     counts = torch.arange(1, y.shape[-1] + 1, device=y.device)
     thresholds = (ordered.cumsum(-1) - 1.0) / counts
-    last = (ordered > thresholds).sum(-1, keepdim=True) - 1
+    # The largest always counts, but for NaN, which is left for others to find.
+    last = (ordered > thresholds).sum(-1, keepdim=True).clamp(min=1) - 1
     return (y - thresholds.gather(-1, last)).clamp(min=0.0)

@@ -80,8 +80,8 @@ class MendedNetwork(Model):
         return h.relu(), self.encoder.classify(own, h).squeeze(-1)
 
     def counts(self, missing: Tensor, graph: GraphBatch) -> Tensor:
-        """How many neighbours a node gets: the nearest whole number that is allowed."""
-        return missing.detach().round().clamp(0, self.neighbours).long() * graph.present
+        """How many neighbours a node gets: the nearest whole number that is allowed; none from a diverged generator."""
+        return missing.detach().nan_to_num(0.0).round().clamp(0, self.neighbours).long() * graph.present
 
     def mend(self, params: Tensors, graph: GraphBatch, z: Tensor, counts: Tensor) -> MendedGraphs:
         """The graphs with so many generated neighbours at every node."""
