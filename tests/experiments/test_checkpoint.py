@@ -194,6 +194,20 @@ def test_the_newest_checkpoint_is_never_overwritten_whatever_the_serials(tmp_pat
     assert again.read(4) is None
 
 
+def test_what_was_read_back_is_spared_even_if_a_newer_one_lies_beside_it(tmp_path: Path) -> None:
+    """A kill left number 6, to which nothing refers yet; a second one comes while it is written again."""
+    made = Slots(tmp_path / "checkpoint", "best")
+    for serial in (5, 6):
+        made.write(serial, tensors(serial), {})
+    again = Slots(tmp_path / "checkpoint", "best")
+    assert again.read(5) is not None
+    again.write(6, tensors(7), {})
+    assert again.read(5) is not None
+    found = again.read(6)
+    assert found is not None
+    assert found.tensors["w"][0, 0] == 7
+
+
 def test_a_tensor_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"cannot hold the tensor 'z' of type torch\.float16"):
         Slots(tmp_path, "state").write(1, {"z": torch.zeros(1, dtype=torch.float16)}, {})

@@ -65,7 +65,7 @@ class Slots:
         self._newest = slot
 
     def _free_slot(self, serial: int) -> int:
-        """Any slot but the one that holds the newest checkpoint."""
+        """Any slot but the one that holds the newest checkpoint, or the one that was read back."""
         if self._newest is None:
             stored = self.newest_first([])
             self._newest = stored[0].slot if stored else (serial + 1) % _SLOTS
@@ -77,8 +77,14 @@ class Slots:
         return sorted((stored for stored in found if stored), key=lambda stored: -stored.serial)
 
     def read(self, serial: int) -> Stored | None:
-        """The checkpoint with that serial number, if it is still there and whole."""
-        return next((stored for stored in self.newest_first([]) if stored.serial == serial), None)
+        """The checkpoint with that serial number, if it is still there and whole; the next to be written spares it.
+
+        A newer one may lie beside it, left by a kill before anything came to refer to it.
+        """
+        found = next((stored for stored in self.newest_first([]) if stored.serial == serial), None)
+        if found is not None:
+            self._newest = found.slot
+        return found
 
     def _read(self, slot: int, problems: list[str]) -> Stored | None:
         from safetensors import SafetensorError
