@@ -50,7 +50,7 @@ class Federation:
             if not graph.masks[0].any():
                 raise DataError(
                     f"{name}: no training node among its {graph.num_nodes} nodes; "
-                    "use fewer clients or a larger training ratio"
+                    "use fewer clients or a larger train_ratio, or mark some in its own train_mask"
                 )
 
     @property

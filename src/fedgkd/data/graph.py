@@ -20,6 +20,9 @@ Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
 UNLABELLED = -1
 
+MOST_CLASSES = 100_000
+"""A label beyond is a mistake, and tables of clients by classes would not fit into memory."""
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -180,6 +183,11 @@ class Graph:
             raise DataError(f"{self.name}: the features hold a NaN or infinite value (node {row}, column {column})")
         if self.num_classes < 2:
             raise DataError(f"{self.name}: node classification needs at least 2 classes, found {self.num_classes}")
+        if self.num_classes > MOST_CLASSES:
+            raise DataError(
+                f"{self.name}: labels are numbers from 0 below the number of classes, {MOST_CLASSES:,} at most; "
+                f"found {self.num_classes:,} classes (the largest label is that of node {int(self.y.argmax())})"
+            )
         bad = (self.y < UNLABELLED) | (self.y >= self.num_classes)
         if bad.any():
             node = int(bad.argmax())
@@ -251,7 +259,8 @@ def _as_features(x: Any, name: str) -> Features:
     if sp.issparse(x):
         return _as_csr(x)
     dense = np.asarray(x)
-    if dense.ndim != 2 or not (np.issubdtype(dense.dtype, np.number) or dense.dtype == np.bool_):
+    real = any(np.issubdtype(dense.dtype, kind) for kind in (np.integer, np.floating, np.bool_))
+    if dense.ndim != 2 or not real:
         raise DataError(
             f"{name}: x must be a table of numbers (nodes × features), "
             f"not an array of shape {dense.shape} and type {dense.dtype}"
