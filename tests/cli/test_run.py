@@ -186,7 +186,9 @@ def test_explain_names_every_setting_with_value_origin_and_meaning(tmp_path: Pat
         ("--partition random", "partition must be one of non-overlapping, overlapping, louvain, not 'random'"),
         ("--overlapping --partition louvain", "--overlapping and --partition louvain exclude each other"),
         ("--config nowhere.toml", "cannot read nowhere.toml: No such file or directory"),
-        ("--graphs nowhere", "nowhere: no such folder; expected one with a graph per client"),
+        ("--graphs nowhere", "--graphs are used as they are: --dataset, --clients and --partition do not go with them"),
+        ("--set graphs=nowhere", "nowhere: no such folder; expected one with a graph per client"),
+        ("--set hidden=9000000000000", "there is not enough memory (Unable to allocate "),
         ("--dataset nowhere", "'nowhere' is neither a dataset (cora, "),
         ("--synthetic num_node=5", "dataset 'synthetic' has no option 'num_node'; it takes num_nodes, "),
     ],
@@ -222,7 +224,7 @@ def test_a_folder_that_holds_something_else(graphs: Path, tmp_path: Path) -> Non
 def test_no_write_permission(graphs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     said = error("run", "--graphs", graphs, "--set", *TINY, "--out", tmp_path / "file" / "run")
-    assert said == f"cannot write {tmp_path / 'file' / 'run' / 'config.toml'}: Not a directory"
+    assert said == f"cannot write to {tmp_path / 'file' / 'run'}: Not a directory"
 
 
 def test_an_algorithm_of_ones_own_from_the_folder_where_it_is(tmp_path: Path) -> None:
@@ -312,6 +314,18 @@ def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 60
     while not path.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_a_run_that_goes_on_is_left_alone(graphs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    args = ("run", "--graphs", graphs, "--rounds", "500", "--set", *TINY, "patience=0", "--out", folder)
+    with subprocess.Popen(command(*args), stderr=subprocess.DEVNULL) as process:
+        _wait_for(folder / "checkpoint" / "state-0.json", process)
+        for second in (("resume", folder), args):
+            assert error(*second).startswith(f"another fedgkd is at work in {folder}; wait for it")
+        process.kill()
+    assert json.loads(ok("resume", folder, "--json").stdout)["rounds"] == 500
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 500
 
 
 def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> None:

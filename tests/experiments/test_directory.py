@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fedgkd.errors import RunError
+from fedgkd.experiments import locks
 from fedgkd.experiments.config import make_config
-from fedgkd.experiments.directory import RunDirectory, next_free
+from fedgkd.experiments.directory import RunDirectory, new_folder
 
 CONFIG = make_config(("test", {"rounds": 3}))
 
@@ -148,8 +151,51 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         RunDirectory(tmp_path).append_round({"round": 1}, matrices(1))
 
 
-def test_next_free_counts_up(tmp_path: Path) -> None:
-    assert next_free(tmp_path, "run") == tmp_path / "run"
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run-2").mkdir()
-    assert next_free(tmp_path, "run") == tmp_path / "run-3"
+def test_new_folders_are_counted_up(tmp_path: Path) -> None:
+    assert new_folder(tmp_path / "runs", "run") == tmp_path / "runs" / "run"
+    (tmp_path / "runs" / "run-2").mkdir()
+    assert new_folder(tmp_path / "runs", "run") == tmp_path / "runs" / "run-3"
+    assert (tmp_path / "runs" / "run-3").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot write to .*file: "):
+        new_folder(tmp_path / "file", "run")
+
+
+def test_one_process_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with RunDirectory(folder).held():
+        RunDirectory(folder).create(CONFIG)
+        for blocked in (RunDirectory(folder).held().__enter__, RunDirectory(folder).check_idle):
+            with pytest.raises(RunError, match=r"another fedgkd is at work in .*run; wait for it"):
+                blocked()
+    RunDirectory(folder).check_idle()
+    with pytest.raises(RunError, match="which can go on with: fedgkd resume"):
+        RunDirectory(folder).check_unused()
+
+
+def test_who_waits_for_a_folder_gets_it_when_its_lock_is_removed(tmp_path: Path) -> None:
+    """The one who waits holds an open file that the other removes: it must not be content with that."""
+    waiting, got_it = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        with locks.locked(tmp_path, wait=True):
+            got_it.set()
+            with pytest.raises(RunError, match="another fedgkd is at work"):
+                RunDirectory(tmp_path).held().__enter__()
+
+    with ThreadPoolExecutor(1) as beside:
+        with RunDirectory(tmp_path).held():
+            found = beside.submit(wait)
+            waiting.wait(10)
+            assert not got_it.wait(0.1)
+        found.result(10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_of_the_system_a_run_goes_on_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "fcntl", None)
+    with RunDirectory(tmp_path).held(), RunDirectory(tmp_path).held():
+        RunDirectory(tmp_path).create(CONFIG)

@@ -298,6 +298,20 @@ def test_a_run_in_which_somebody_never_took_part_still_ends() -> None:
     assert len(run.personal_models()) == 4
 
 
+def test_clients_that_never_took_part_are_counted_and_warned_of() -> None:
+    warnings: list[str] = []
+    run = make(planted_federation(5), participation=0.2, rounds=2, seed=1)
+    run.events = Events(on_warning=warnings.append)
+    result = run.execute()
+    absent = result["per_client"].count(None)
+    assert absent >= 3
+    assert (result["clients_never_present"], result["chosen_by_validation"]) == (absent, False)
+    assert warnings == [
+        f"{absent} of 5 clients never took part: no figure has them, and their models are untrained; "
+        "raise rounds or participation"
+    ]
+
+
 def test_matrices_know_only_those_present(tmp_path: Path) -> None:
     run = make(planted_federation(4), tmp_path, participation=0.5, rounds=1)
     run.execute()

@@ -65,6 +65,8 @@ def run(
 
     if overlapping and partition not in (None, "overlapping"):
         raise SettingError(f"--overlapping and --partition {partition} exclude each other")
+    if graphs is not None and (dataset or clients or partition or overlapping):
+        raise SettingError("--graphs are used as they are: --dataset, --clients and --partition do not go with them")
     options = {
         "algorithm": algorithm,
         "dataset": dataset,
@@ -114,7 +116,8 @@ def resume(
         return
     with console.working("preparing the federation"):
         federation = federation_of(config, data_dir)
-    with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
+    # Held outside: whoever stops with Ctrl-C is told how to go on, whoever comes second is not.
+    with directory.held(), _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
         result = take_up(directory, federation, tracker.added_to(events)).execute()
         tracker.on_result(result)
     _show_result(result, folder, json)
@@ -162,27 +165,29 @@ def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
 
 
 def _start(config: Config, out: Path | None, log: str | None, data_dir: Path | None, json: bool) -> None:
-    from fedgkd.experiments.directory import RunDirectory, next_free
+    from fedgkd.experiments.directory import RunDirectory, new_folder
     from fedgkd.experiments.federations import federation_of
     from fedgkd.experiments.runner import Run
     from fedgkd.experiments.tracking import open_tracker, prepare_tracker
 
     prepare_tracker(log)
-    if out is not None:
-        RunDirectory(out).check_unused()  # at once, not after the federation has been prepared
+    if out is not None:  # at once, not after the federation has been prepared
+        RunDirectory(out).check_idle()
+        RunDirectory(out).check_unused()
     with console.working("preparing the federation"):
         federation = federation_of(config, data_dir)
     algorithm = config.run.algorithm.rpartition(":")[2].lower()
     name = f"{federation.dataset}-{federation.num_clients}-{federation.setting}-{algorithm}-seed{config.run.seed}"
-    folder = next_free(Path("runs"), name) if out is None else out
-    run = Run(config, federation, RunDirectory(folder))
-    assert run.directory is not None
-    run.directory.create(config)
-    with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
-        run.events = tracker.added_to(events)
-        run.start()
-        result = run.execute()
-        tracker.on_result(result)
+    run = Run(config, federation, None)
+    folder = new_folder(Path("runs"), name) if out is None else out
+    run.directory = RunDirectory(folder)
+    with run.directory.held():
+        run.directory.create(config)
+        with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
+            run.events = tracker.added_to(events)
+            run.start()
+            result = run.execute()
+            tracker.on_result(result)
     _show_result(result, folder, json)
 
 
@@ -281,20 +286,16 @@ def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     clients = sorted(value for value in result["per_client"] if value is not None)
     yield "test accuracy", percent("test_accuracy"), f"mean over clients, {scored_models(result['scored_model'])}"
     yield "  over nodes", percent("test_accuracy_weighted"), "every client counts by its test nodes"
-    yield (
-        "  received models",
-        percent("test_accuracy_received"),
-        f"before local training, round {result['best_round_received']}",
-    )
+    received_round = f", round {result['best_round_received']}" if result["best_round_received"] else ""
+    yield "  received models", percent("test_accuracy_received"), f"before local training{received_round}"
     yield "  last round", percent("test_accuracy_last"), f"round {result['rounds']}"
     if clients:
         yield "  worst, best client", f"{console.share(clients[0])}, {console.share(clients[-1])}", ""
     yield "macro-F1", percent("test_macro_f1"), "mean over clients"
-    yield (
-        "validation accuracy",
-        percent("val_accuracy"),
-        f"best at round {result['best_round']}, which was chosen by it",
+    how = (
+        "best at round {}, which was chosen by it" if result.get("chosen_by_validation", True) else "round {}, the last"
     )
+    yield "validation accuracy", percent("val_accuracy"), how.format(result["best_round"])
     rounds = max(1, result["rounds"]) * result["clients"]
     traffic = f"{result['bytes_up'] / rounds / 1e6:.2f} MB, {result['bytes_down'] / rounds / 1e6:.2f} MB"
     yield "sent up, down", traffic, "per client and round"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,11 @@ def run(
         federation = federation_of(config, None if data_dir is None else Path(data_dir))
     directory = None if out is None else RunDirectory(Path(out))
     training = Run(config, federation, directory, events)
-    if directory is not None:
-        directory.create(config)
-    training.start()
-    training.execute()
+    with nullcontext() if directory is None else directory.held():
+        if directory is not None:
+            directory.create(config)
+        training.start()
+        training.execute()
     return training
 
 

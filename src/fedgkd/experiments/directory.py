@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fedgkd.atomic import atomic_write, atomic_write_text
 from fedgkd.errors import RunError
 from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.config import Config, make_config, read_config_file
+from fedgkd.experiments.locks import LOCK_FILE, locked
 
 MATRICES = ("R", "S", "Q")
 
@@ -59,13 +61,28 @@ class RunDirectory:
     def model_file(self, client: int) -> Path:
         return self.path / "models" / f"client-{client}.safetensors"
 
+    def check_idle(self) -> None:
+        """Raise if another process works on a run in the folder."""
+        if self.config_file.exists() and not self.result_file.exists():
+            with self.held():
+                pass
+
     def check_unused(self) -> None:
         """Raise if the folder holds a run or anything else."""
         if self.config_file.exists():
             how = "is finished" if self.result_file.exists() else f"can go on with: fedgkd resume {self.path}"
             raise RunError(f"{self.path} already holds a run, which {how}; choose another --out for a new one")
-        if self.path.is_dir() and (crowd := next(self.path.iterdir(), None)):
-            raise RunError(f"{self.path} is not empty ({crowd.name}); choose another --out")
+        crowd = [entry.name for entry in self.path.iterdir() if entry.name != LOCK_FILE] if self.path.is_dir() else []
+        if crowd:
+            raise RunError(f"{self.path} is not empty ({min(crowd)}); choose another --out")
+
+    def held(self) -> AbstractContextManager[None]:
+        """While one process works in the folder, no other may.
+
+        Raises:
+            RunError: If another one does, or the folder cannot be written.
+        """
+        return locked(self.path, wait=False)
 
     def create(self, config: Config) -> None:
         """Claim an empty or new folder for a run.
@@ -131,10 +148,15 @@ class RunDirectory:
             raise RunError(f"{self.result_file} is damaged ({error}); remove the run's folder and repeat it") from error
 
 
-def next_free(folder: Path, name: str) -> Path:
-    """``folder/name``, or ``folder/name-2`` and so on if that is taken."""
+def new_folder(folder: Path, name: str) -> Path:
+    """Make ``folder/name``, or ``folder/name-2`` and so on if that is taken; no two processes get the same."""
     candidate, number = folder / name, 1
-    while candidate.exists():
-        number += 1
-        candidate = folder / f"{name}-{number}"
-    return candidate
+    while True:
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError:
+            number += 1
+            candidate = folder / f"{name}-{number}"
+        except OSError as error:
+            raise RunError(f"cannot write to {folder}: {error.strerror or error}") from error

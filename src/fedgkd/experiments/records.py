@@ -104,6 +104,8 @@ def result_record(
         "test_accuracy_received": best_received.figures.get("test_accuracy"),
         "best_round_received": best_received.round,
         "test_accuracy_last": scores.mean("selected", TEST),
+        "chosen_by_validation": best.val >= 0,
+        "clients_never_present": scores.clients_never_present,
         "clients_without_val_nodes": scores.clients_without(VAL),
         "clients_without_test_nodes": scores.clients_without(TEST),
         "client_names": list(names),

@@ -297,6 +297,11 @@ class Run:
             # Without validation nodes, or with clients that never took part, the last round is all there is.
             self._keep()
             self.best.round, self.best.figures = self.round, figures(self.scores, "selected")
+        if absent := self.scores.clients_never_present:
+            self.events.on_warning(
+                f"{absent} of {self.federation.num_clients} clients never took part: no figure has them, and their "
+                "models are untrained; raise rounds or participation"
+            )
         result = self.result()
         if self.directory is not None:
             for client, model in enumerate(self.personal_models()):

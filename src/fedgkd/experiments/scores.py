@@ -52,7 +52,12 @@ class Scoreboard:
 
     @property
     def everybody_known(self) -> bool:
-        return bool(np.isfinite(self.nodes).all())
+        return not self.clients_never_present
+
+    @property
+    def clients_never_present(self) -> int:
+        """How many have never reported anything; no mean has them."""
+        return int((~np.isfinite(self.nodes).all(axis=1)).sum())
 
     @property
     def mean_loss(self) -> float:

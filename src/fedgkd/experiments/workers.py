@@ -105,6 +105,11 @@ _federation = lru_cache(maxsize=1)(build_federation)
 
 def _bring_to_end(cell: Cell, surroundings: Surroundings, report: Report) -> Record:
     directory = RunDirectory(cell.folder)
+    with directory.held():
+        return _bring_held_to_end(cell, directory, surroundings, report)
+
+
+def _bring_held_to_end(cell: Cell, directory: RunDirectory, surroundings: Surroundings, report: Report) -> Record:
     (cell.folder / FAILED_FILE).unlink(missing_ok=True)
     if not directory.metrics_file.exists():  # nothing is done yet, so nothing holds it to earlier settings
         atomic_write_text(directory.config_file, cell.config.to_toml(), RunError)
