@@ -98,6 +98,8 @@ def test_settings_have_the_names_that_people_guess(name: str) -> None:
         ({"dropout_rate": 1}, "dropout_rate must be at least 0 and at most 0.99, not 1.0"),
         ({"kernel": "rbf"}, "kernel must be one of exponential, local, square, uniform, effective_resistance, not"),
         ({"partition": "random"}, "partition must be one of non-overlapping, overlapping, louvain, not 'random'"),
+        ({"threads": 100_000}, "threads must be at least 0 and at most 1024, not 100000"),
+        ({"val_ratio": 0}, "val_ratio must be above 0 and at most 1, not 0.0"),
         ({"train_ratio": 0.9}, "train_ratio, val_ratio and test_ratio add up to more than 1"),
         ({"lr": "fast"}, "lr must be a finite number, not 'fast'"),
     ],
@@ -111,6 +113,14 @@ def test_wrong_settings_are_named(settings: dict[str, Any], sentence: str) -> No
 def test_an_unknown_algorithm_that_resembles_none_lists_them_all() -> None:
     with pytest.raises(SettingError, match=r"there is no algorithm 'xyz'; known are fedgkd, local, .*module:Class"):
         find_algorithm("xyz")
+
+
+def test_a_module_that_is_no_python_is_named_with_its_line(own_module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{own_module}.py").write_text("import fedgkd\nclass Own(:\n")
+    with pytest.raises(
+        SettingError, match=r"algorithm 'own_algorithm:Own': .*own_algorithm.py, line 2: invalid syntax"
+    ):
+        find_algorithm(f"{own_module}:Own")
 
 
 def test_toml_round_trip_is_complete(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from fedgkd.reporting.comparison import Comparison, compare_runs, slug
 from fedgkd.reporting.methods import styles
 from fedgkd.reporting.records import read_records
+from fedgkd.reporting.tables import standing
 from tests.reporting.written import write_run
 
 
@@ -108,6 +109,14 @@ def test_ranks_share_ties_and_leave_oracles_out(tmp_path: Path) -> None:
     best = cell.best()
     assert best is not None
     assert best.method.algorithm == "fedavg"
+
+
+def test_nobody_is_first_where_nobody_has_a_figure(tmp_path: Path) -> None:
+    for algorithm in ("local", "fedgkd"):
+        write_run(tmp_path / algorithm, algorithm, result={"test_accuracy": None})
+    (cell,) = compared(tmp_path).cells
+    assert [cell.rank(entry) for entry in cell.entries] == [None, None]
+    assert standing([cell]) == []
 
 
 def test_the_papers_figures_only_beside_the_papers_protocol(tmp_path: Path) -> None:

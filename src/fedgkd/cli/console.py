@@ -40,6 +40,9 @@ class ErrorsInOneSentence(TyperGroup):
         except PermissionError as error:
             print_error(f"{error.filename}: permission denied")
             raise typer.Exit(2) from error
+        except MemoryError as error:
+            print_error(f"there is not enough memory ({error}); try smaller settings, or a larger machine")
+            raise typer.Exit(2) from error
         except KeyboardInterrupt as interrupt:
             err.print("\nstopped by Ctrl-C")
             raise typer.Exit(130) from interrupt

@@ -79,8 +79,9 @@ def tables(
 
     found = read_report(*paths)
     print_warnings(found)
-    shown = [*overviews(with_gaps(found.comparison)), *map(study_table, found.studies)]
-    summary = standing(found.comparison.cells)
+    tables_ = overviews(with_gaps(found.comparison))
+    shown = [*tables_, *map(study_table, found.studies)]
+    summary = standing(found.comparison.cells) if len(tables_) > 1 else []  # a single table says it itself
     if format_ is Format.CSV:
         typer.echo(summary_frame(found.comparison, found.studies).to_csv(index=False), nl=False)
     elif format_ is Format.LATEX:

@@ -35,8 +35,8 @@ class RunSettings:
     clients: int = setting(10, "number of clients", low=1)
     partition: str = setting("non-overlapping", "how the graph is cut into clients", choices=tuple(PARTITIONS))
     train_ratio: float = setting(0.30, "share of nodes to train on", low=0, high=1, open_low=True)
-    val_ratio: float = setting(0.35, "share of nodes to select by", low=0, high=1)
-    test_ratio: float = setting(0.35, "share of nodes to test on", low=0, high=1)
+    val_ratio: float = setting(0.35, "share of nodes to select by", low=0, high=1, open_low=True)
+    test_ratio: float = setting(0.35, "share of nodes to test on", low=0, high=1, open_low=True)
     seed: int = setting(0, "decides splits, partition, initial weights and all noise", low=0)
     rounds: int = setting(100, "communication rounds at most", low=1)
     patience: int = setting(20, "stop after that many rounds without a new best validation accuracy; 0: never", low=0)
@@ -52,7 +52,7 @@ class RunSettings:
     hidden: int = setting(128, "width of the hidden layers", low=1)
     layers: int = setting(2, "number of graph convolutions", low=1)
     device: str = setting("cpu", "cpu, cuda, or cuda:N")
-    threads: int = setting(0, "CPU threads of PyTorch; 0: as many as there are cores", low=0)
+    threads: int = setting(0, "CPU threads of PyTorch; 0: as many as there are cores", low=0, high=1024)
     checkpoint_every: int = setting(1, "rounds between checkpoints; 0: none", low=0)
     checkpoint_share: float = setting(
         0.05,
@@ -169,6 +169,8 @@ def find_algorithm(name: str) -> type[Algorithm]:
         found = getattr(importlib.import_module(module_name), class_name)
     except ImportError as error:
         raise SettingError(f"algorithm '{name}': the module cannot be imported ({error})") from error
+    except SyntaxError as error:
+        raise SettingError(f"algorithm '{name}': {error.filename}, line {error.lineno}: {error.msg}") from error
     except AttributeError:
         raise SettingError(f"algorithm '{name}': {module_name} has no class {class_name}") from None
     if not (isinstance(found, type) and issubclass(found, Algorithm)):

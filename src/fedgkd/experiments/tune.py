@@ -260,7 +260,9 @@ def _without_test(graph: Graph) -> Graph:
 
 def _validation(accuracy: float | None) -> float:
     if accuracy is None:
-        raise SettingError("there are no validation nodes to tune by; raise val_ratio")
+        raise SettingError(
+            "there are no validation nodes to tune by; raise val_ratio, or mark some in the graphs' own val_mask"
+        )
     return accuracy
 
 

@@ -6,6 +6,7 @@ averaged, so its other settings must agree: runs that differ in them become vari
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,8 +120,11 @@ class Cell:
         return [entry for entry in self.entries if entry.method.ranked]
 
     def rank(self, entry: Entry) -> int | None:
-        """1 for the best mean test accuracy; equal means share a rank, and a method without one comes last."""
-        if not entry.method.ranked:
+        """1 for the best mean test accuracy; equal means share a rank, and a method without one comes last.
+
+        None if nobody has one, and for methods that are not ranked.
+        """
+        if not entry.method.ranked or all(math.isnan(other.mean()) for other in self.rivals):
             return None
         return 1 + sum(_score(other) > _score(entry) for other in self.rivals)
 

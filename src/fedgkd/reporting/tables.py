@@ -214,7 +214,7 @@ def standing(cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         if len(cell.rivals) > 1:
             for entry, row in zip(cell.entries, summarise(cell), strict=True):
-                if entry.method.algorithm == OURS:
+                if entry.method.algorithm == OURS and row.rank:
                     by_title.setdefault(entry.method.title, []).append(row)
     return [_standing(title, rows) for title, rows in by_title.items()]
 
