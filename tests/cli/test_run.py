@@ -321,6 +321,7 @@ def test_a_run_that_goes_on_is_left_alone(graphs: Path, tmp_path: Path) -> None:
     args = ("run", "--graphs", graphs, "--rounds", "500", "--set", *TINY, "patience=0", "--out", folder)
     with subprocess.Popen(command(*args), stderr=subprocess.DEVNULL) as process:
         _wait_for(folder / "checkpoint" / "state-0.json", process)
+        process.send_signal(signal.SIGSTOP)  # at work, but never done
         for second in (("resume", folder), args):
             assert error(*second).startswith(f"another fedgkd is at work in {folder}; wait for it")
         process.kill()
