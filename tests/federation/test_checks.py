@@ -83,6 +83,11 @@ def put(name: str, value: torch.Tensor | float) -> Callable[[Tensors], None]:
         (put("loss", torch.nan), "a loss that is not finite"),
         (put("nodes", -1.0), "impossible numbers of nodes"),
         (put("nodes", torch.nan), "impossible numbers of nodes"),
+        (put("nodes", 1e300), "impossible numbers of nodes"),
+        (put("nodes", 2.5), "impossible numbers of nodes"),
+        (put("trained_accuracy", 1e300), "an impossible 'trained_accuracy'"),
+        (put("received_macro_f1", -torch.inf), "an impossible 'received_macro_f1'"),
+        (put("a\n\x1b[2J" + "b" * 99, torch.zeros(1)), r"nobody asked for: 'a\\n\\x1b\[2Jb{74}'"),
     ],
 )
 def test_a_wrong_upload_is_refused_in_words(change: Callable[[Tensors], Any], sentence: str) -> None:

@@ -162,6 +162,20 @@ def test_renewed_kits_have_new_certificates_of_the_same_authority(kits: Path, tm
     assert new.plan == old.plan
 
 
+@pytest.mark.parametrize("text", ["[]", '{"root_cert": 5}'])
+def test_an_authority_that_is_none_is_named(kits: Path, tmp_path: Path, text: str) -> None:
+    (kits / "authority" / "cert.json").write_text(text)
+    with pytest.raises(FederationError, match="does not hold root_cert and root_pri_key"):
+        renew_kits(kits, tmp_path / "new")
+
+
+@pytest.mark.parametrize("host", ["bad host", "", "my_host"])
+def test_a_host_that_no_certificate_can_name_is_refused(tmp_path: Path, host: str) -> None:
+    with pytest.raises(FederationError, match=f"host = '{host}' cannot be used"):
+        make_kits(replace(PLAN, rules=replace(PLAN.rules, host=host)), tmp_path / "kits")
+    assert not (tmp_path / "kits").exists()
+
+
 def test_without_the_authority_nothing_is_renewed(kits: Path, tmp_path: Path) -> None:
     shutil.rmtree(kits / "authority")
     with pytest.raises(FederationError, match="is needed to renew certificates"):

@@ -70,6 +70,8 @@ def test_settings_that_no_federation_can_have_are_refused(settings: dict[str, An
     ("text", "sentence"),
     [
         ("name = ", "is not a TOML file"),
+        ("name = " + "[" * 100_000, "is not a TOML file"),
+        ("port = " + "9" * 5_000, "is not a TOML file"),
         ("sites = 3", "sites must be a list of names"),
         ("sites = ['a']\nclasses = -1", "classes must be a number or a list of names"),
         ("sites = ['a']\nclases = 3", "there is no 'clases'.*classes"),
@@ -82,6 +84,12 @@ def test_a_damaged_file_is_named_in_one_sentence(text: str, sentence: str, tmp_p
     with pytest.raises(FederationError, match=sentence) as caught:
         read_plan(tmp_path)
     assert str(tmp_path / FILE) in str(caught.value)
+
+
+def test_a_setting_of_nothing_survives_the_file(tmp_path: Path) -> None:
+    plan = replace(PLAN, settings={"algorithm": "fedgkd", "hidden": 8, "x0_scale": None})
+    plan.write(tmp_path)
+    assert read_plan(tmp_path).config.method == plan.config.method
 
 
 def test_a_folder_without_the_file_is_not_a_kit(tmp_path: Path) -> None:

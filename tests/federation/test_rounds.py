@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
 from fedgkd.experiments.api import run
 from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.experiments.plain import plain
+from fedgkd.federation.coordinator import REFUSAL
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
 from tests.federation.memory import SMALL, Memory, assert_same_models, make_coordinator, make_plan, make_sites
@@ -73,7 +76,11 @@ def test_absent_sites_keep_their_model_and_the_others_train_on(tmp_path: Path) -
         assert not torch.equal(tensor[0], before[name][0])
 
 
-def test_with_too_few_answers_the_round_is_repeated_with_the_same_result(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoilt", [(4,), (4, 6, 8)], ids=["once", "three times"])
+def test_with_too_few_answers_the_round_is_repeated_with_the_same_result(
+    tmp_path: Path, spoilt: tuple[int, ...]
+) -> None:
+    """The second site's answers are spoilt, of round 2 or of all its repetitions but the last."""
     federation, said, asked = planted_federation(2), [], 0
     plan = make_plan(federation, "fedper", rules={"min_sites": 2}, rounds=3)
     sites = make_sites(plan, federation, tmp_path)
@@ -81,11 +88,12 @@ def test_with_too_few_answers_the_round_is_repeated_with_the_same_result(tmp_pat
     def answer(name: str, data: bytes) -> bytes | None:
         nonlocal asked
         asked += 1
-        return None if name == "site-1" and asked == 4 else sites[name].answer(data)
+        answer = sites[name].answer(data)
+        return b"spoilt" if name == "site-1" and asked in spoilt else answer
 
     coordinator = make_coordinator(plan, tmp_path, said)
     coordinator.run_segment(Memory(sites, answer))
-    assert sum("is repeated: 1 of 2 sites" in sentence for sentence in said) == 1
+    assert sum("is repeated: 1 of 2 sites" in sentence for sentence in said) == len(spoilt)
     assert coordinator.round == 3
     simulated = run("fedper", federation, threads=1, **SMALL)
     assert_same_models(final_models(tmp_path), simulated.personal_models())
@@ -226,6 +234,83 @@ def test_metrics_that_are_kept_do_not_leave_and_the_site_chooses_by_its_own(
     own = [json.loads(line) for line in (tmp_path / "site-1" / "metrics.jsonl").read_text().splitlines()]
     best = max(own, key=lambda report: (report[f"{scored}_accuracy"]["val"], -report["round"]))
     assert json.loads((tmp_path / "site-1" / "result.json").read_text())["best_round"] == best["round"]
+
+
+def test_a_site_that_is_always_refused_does_not_keep_the_others_from_a_best_round(tmp_path: Path) -> None:
+    federation, said = planted_federation(3), []
+    plan = make_plan(federation, "fedavg", rounds=8, patience=2, rules={"min_sites": 2})
+    sites = make_sites(plan, federation, tmp_path)
+    exchange = Memory(sites, lambda name, data: REFUSAL if name == "site-0" else sites[name].answer(data))
+    coordinator = make_coordinator(plan, tmp_path, said)
+    coordinator.run_segment(exchange)
+    assert "round 1: site-0 is kept out of the mixture: it answered that it cannot; its own log says why" in said
+    assert exchange.asked[-2] == list(sites), "it is there, and asked again"
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["chosen_by_validation"]
+    assert result["rounds"] == min(8, result["best_round"] + 2)
+    assert (coordinator.bytes["site-0"]["up"], coordinator.informed) == (0, {"site-1", "site-2"})
+
+
+@pytest.mark.parametrize(
+    ("facts", "change", "sentence"),
+    [
+        ({"round": "x"}, {}, "does not say which run and round it is of"),
+        ({"round": None}, {}, "does not say which run and round it is of"),
+        ({"round": 0, "best_round": -1}, {}, "does not say which run and round it is of"),
+        ({"best_round": 7}, {}, "does not say which run and round it is of"),
+        ({"run": 5}, {}, "does not say which run and round it is of"),
+        ({}, {"readout.bias": None}, "did not send the weights that were agreed on"),
+        ({}, {"another": torch.zeros(1)}, "did not send the weights that were agreed on"),
+        ({}, {"readout.bias": torch.zeros(1, 1, 1)}, r"'readout.bias' as torch.float32 of shape \(1, 1, 1\), not"),
+        ({}, {"readout.bias": torch.zeros(1, 1, 3).double()}, "'readout.bias' as torch.float64"),
+        ({}, {"readout.bias": torch.full((1, 1, 3), torch.nan)}, "not as finite 32-bit numbers"),
+    ],
+)
+def test_a_site_refuses_what_no_coordinator_sends_before_it_touches_anything(
+    tmp_path: Path, facts: dict[str, object], change: dict[str, torch.Tensor | None], sentence: str
+) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg")
+    sites = make_sites(plan, federation, tmp_path)
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    site, before = sites["site-0"], (tmp_path / "site-0" / "metrics.jsonl").read_text()
+    start = site.algorithm.model.initial(0, 1)
+    tensors = {name: tensor for name, tensor in {**start, **change}.items() if tensor is not None}
+    good = {"kind": "round", "run": "another", "round": 1, "best_round": 0, "terms": plain(plan.terms())}
+    with pytest.raises(FederationError, match=sentence):
+        site.answer(Message({**good, **facts}, tensors).to_bytes())
+    assert (tmp_path / "site-0" / "metrics.jsonl").read_text() == before
+    assert (tmp_path / "site-0" / "model.safetensors").exists()
+    site.answer(Message(good, start).to_bytes())
+    assert not (tmp_path / "site-0" / "model.safetensors").exists(), "a new run, once it is one"
+
+
+def test_half_a_line_in_a_sites_metrics_is_no_end_of_it(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rules={"segment": 2})
+    sites = make_sites(plan, federation, tmp_path)
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    path = tmp_path / "site-0" / "metrics.jsonl"
+    path.write_text(path.read_text()[:-20])
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [1, 3]
+
+
+def test_damaged_checkpoints_do_not_start_a_new_run_unasked(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rules={"segment": 2})
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    for path in (tmp_path / "run" / "checkpoint").glob("*.safetensors"):
+        path.write_bytes(b"half")
+    with pytest.raises(FederationError, match=r"no checkpoint in .*run is whole; put a copy of it back"):
+        make_coordinator(plan, tmp_path)
+
+
+def test_a_sites_folder_is_its_own(tmp_path: Path) -> None:
+    federation = planted_federation(1)
+    plan = make_plan(federation, "local")
+    make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
+    assert stat.S_IMODE((tmp_path / "site-0").stat().st_mode) == 0o700
 
 
 def test_a_new_run_starts_from_nothing(tmp_path: Path) -> None:

@@ -83,8 +83,12 @@ class Slots:
         """
         found = next((stored for stored in self.newest_first([]) if stored.serial == serial), None)
         if found is not None:
-            self._newest = found.slot
+            self.spare(found)
         return found
+
+    def spare(self, stored: Stored) -> None:
+        """Go on from that checkpoint: the next to be written takes the other slot, whatever is there."""
+        self._newest = stored.slot
 
     def _read(self, slot: int, problems: list[str]) -> Stored | None:
         from safetensors import SafetensorError

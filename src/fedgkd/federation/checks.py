@@ -20,6 +20,11 @@ METRICS = (*(name for name in REPORT if name != "nodes"), *SELECTED)
 """What a site may keep to itself; the numbers of nodes weigh the models of some algorithms."""
 
 
+_MOST_NODES = 1e12
+_NAME = 80
+"""Characters of a name from outside that are repeated."""
+
+
 class Refused(Exception):
     """Why an upload is not taken, as the end of a sentence that starts with the site's name."""
 
@@ -65,7 +70,7 @@ class Expected:
         odd = sorted(self.forms.keys() ^ tensors.keys())
         if odd:
             how = "sent a tensor that nobody asked for" if odd[0] in tensors else "left out the tensor"
-            raise Refused(f"{how}: '{odd[0]}'")
+            raise Refused(f"{how}: {odd[0][:_NAME]!r}")  # a name from outside may hold anything
         for name, (shape, dtype) in self.forms.items():
             if tuple(tensors[name].shape) != shape:
                 raise Refused(f"sent '{name}' of shape {tuple(tensors[name].shape)} instead of {shape}")
@@ -75,8 +80,12 @@ class Expected:
     def _check_values(self, tensors: Tensors, hidden: bool) -> None:
         if not hidden and not tensors["loss"].isfinite().all():
             raise Refused("reports a loss that is not finite")
-        if not (tensors["nodes"].isfinite().all() and (tensors["nodes"] >= 0).all()):
+        nodes = tensors["nodes"]
+        if not ((nodes >= 0) & (nodes <= _MOST_NODES) & (nodes == nodes.round())).all():
             raise Refused("reports impossible numbers of nodes")
+        for name in METRICS:
+            if name != "loss" and name in tensors and ((tensors[name] < 0) | (tensors[name] > 1)).any():
+                raise Refused(f"reports an impossible '{name}'")
         norm = 0.0
         for name in self.mixed:
             size = float(tensors[name].double().norm())

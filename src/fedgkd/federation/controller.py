@@ -22,7 +22,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedgkd.errors import FedGKDError
-from fedgkd.federation.coordinator import Coordinator, Interrupted
+from fedgkd.federation.coordinator import REFUSAL, Coordinator, Interrupted
 from fedgkd.federation.lifeline import end_with_parent
 from fedgkd.federation.names import ARRIVALS, LOGGER, MESSAGE, RUN, TASK
 from fedgkd.federation.plan import read_plan
@@ -64,6 +64,9 @@ class RoundsController(Controller):
         except FedGKDError as error:
             log.error("%s", error)
             self.system_panic(str(error), fl_ctx)
+        except Exception as error:  # the job's own log, where it would go, is removed with the job
+            log.exception("the coordinator failed")
+            self.system_panic(f"the coordinator failed: {error}", fl_ctx)
 
     # --- Exchange ----------------------------------------------------------------------------------------------
 
@@ -78,8 +81,8 @@ class RoundsController(Controller):
         def take(client_task: ClientTask, fl_ctx: FLContext) -> None:
             # FLARE binds the sender to its certificate: only the client that a task was sent to can answer it.
             answer = client_task.result.get(MESSAGE)
-            if client_task.result.get_return_code() == ReturnCode.OK and isinstance(answer, bytes):
-                answers[client_task.client.name] = answer
+            good = client_task.result.get_return_code() == ReturnCode.OK and isinstance(answer, bytes)
+            answers[client_task.client.name] = answer if good else REFUSAL
 
         tasks = []
         for site, message in messages.items():

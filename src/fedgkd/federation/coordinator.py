@@ -37,6 +37,8 @@ from fedgkd.models.network import part
 from fedgkd.training.evaluation import VAL
 
 ROUND, FINISH = "round", "finish"
+REFUSAL = b""
+"""The answer of a site that answered, but with no message."""
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
 _PAUSE = 1.0
@@ -53,7 +55,7 @@ class Exchange(Protocol):
         """The sites that take part in this segment."""
 
     def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
-        """The answers that come within so many seconds, by site.
+        """The answers that come within so many seconds, by site; :data:`REFUSAL` from one that cannot.
 
         Raises:
             Interrupted: If the segment is stopped before that.
@@ -151,6 +153,7 @@ class Coordinator:
         }
         answers = exchange.ask(messages, self.plan.rules.deadline)
         usable, slowest = self._usable(answers, facts)
+        refused = answers.keys() - usable.keys()
         for site in self.attendance.end_round(asked, answers):
             self.say(f"{site} has missed two rounds; it is skipped until it is back")
         self._note_late(round_, asked, answers)
@@ -165,8 +168,8 @@ class Coordinator:
         present = [self.plan.sites.index(site) for site in usable]
         uploads = gather(list(usable.values()), range(len(usable)))
         moved = bytes_per_client(uploads), bytes_per_client(downloads)
-        self._count(asked, answers, *moved)
-        self._score(uploads, present, cohort)
+        self._count(asked, [site for site in answers if answers[site] != REFUSAL], *moved)
+        self._score(uploads, present, [self.plan.sites.index(site) for site in asked if site not in refused])
         mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
         self.memory = mixing.memory
         now = time.perf_counter()
@@ -205,18 +208,21 @@ class Coordinator:
                 self.remarks[site] = "late"
                 self.say(f"round {round_}: {site} did not answer within {self.plan.rules.deadline:g} s")
 
-    def _count(self, asked: Sequence[str], answers: Mapping[str, bytes], up: int, down: int) -> None:
+    def _count(self, asked: Sequence[str], answered: Sequence[str], up: int, down: int) -> None:
         """What the algorithm moved, counted as in a simulation."""
         for site in asked:
             self.bytes[site]["down"] += down
-            self.bytes[site]["up"] += up * (site in answers)
+            self.bytes[site]["up"] += up * (site in answered)
         self.totals["bytes_down"] += down * len(asked)
-        self.totals["bytes_up"] += up * len(answers)
+        self.totals["bytes_up"] += up * len(answered)
 
-    def _score(self, uploads: Tensors, present: Sequence[int], cohort: Sequence[int]) -> None:
-        """Take in the reports; a round is the best by the mean over the sites that share their metrics."""
+    def _score(self, uploads: Tensors, present: Sequence[int], awaited: Sequence[int]) -> None:
+        """Take in the reports; a round is the best by the mean over the sites that share their metrics.
+
+        Not while one that is awaited has never told any: means over few sites and over many do not compare.
+        """
         self.scores.update(uploads, present, self.plan.config.run.select)
-        if np.isfinite(self.scores.nodes[list(cohort)]).all():
+        if np.isfinite(self.scores.nodes[list(awaited)]).all():
             self.best.offer(self.round, self.scores.mean("selected", VAL), figures(self.scores, "selected"))
             self.best_received.offer(self.round, self.scores.mean("received", VAL), figures(self.scores, "received"))
 
@@ -263,6 +269,11 @@ class Coordinator:
         stored = next(iter(self.directory.state.newest_first(problems)), None)
         for problem in problems:
             self.say(f"{problem}; an older one is used if there is one")
+        if problems and stored is None:
+            raise FederationError(
+                f"no checkpoint in {self.directory.path} is whole; "
+                "put a copy of it back, or move that folder away to start anew"
+            )
         if stored is not None:
             facts = stored.facts
             _check_same(facts["terms"], plain(self.plan.terms()), self.directory.path)
@@ -289,7 +300,7 @@ class Coordinator:
         facts = self._facts(FINISH, self.round + 1)
         message = Message(facts, {}).to_bytes()
         answers = exchange.ask(dict.fromkeys(exchange.reachable(), message), _FAREWELL)
-        self.informed |= answers.keys()
+        self.informed |= {site for site, answer in answers.items() if answer != REFUSAL}
         for site in sorted(set(self.plan.sites) - self.informed):
             self.say(
                 f"{site} is not here at the end; it keeps its best model so far, and can be told with another start"
@@ -347,6 +358,8 @@ class Coordinator:
 
 
 def _message(answer: bytes) -> Message:
+    if answer == REFUSAL:
+        raise Refused("answered that it cannot; its own log says why")
     try:
         return Message.from_bytes(answer)
     except ValueError as error:
@@ -355,7 +368,7 @@ def _message(answer: bytes) -> Message:
 
 def _seconds(facts: Mapping[str, Any]) -> float:
     seconds = facts.get("seconds")
-    return float(seconds) if isinstance(seconds, int | float) and math.isfinite(seconds) else 0.0
+    return float(seconds) if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
 
 
 def _check_same(then: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

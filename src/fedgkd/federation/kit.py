@@ -165,6 +165,9 @@ def make_kits(plan: Plan, out: Path) -> list[Path]:
     return [out / name for name in (COORDINATOR, *plan.sites, ADMIN)]
 
 
+_ROOT = ("root_cert", "root_pri_key")
+
+
 def renew_kits(folder: Path, out: Path) -> list[Path]:
     """Kits with new certificates of the same authority; the plan is that of ``folder``."""
     require_flare()
@@ -174,6 +177,8 @@ def renew_kits(folder: Path, out: Path) -> list[Path]:
         authority = json.loads(state.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FederationError(f"{state} is needed to renew certificates, and cannot be read ({error})") from error
+    if not isinstance(authority, dict) or not all(isinstance(authority.get(name), str) for name in _ROOT):
+        raise FederationError(f"{state} is needed to renew certificates, and does not hold {' and '.join(_ROOT)}")
     if out.exists():
         raise FederationError(f"{out} is there already; choose another --out")
     # Without the parties' entries the authority issues new certificates, under the same root.
@@ -196,7 +201,10 @@ def _provision(plan: Plan, out: Path, authority: dict[str, Any] | None = None) -
     admin = admin_name(plan)
     project = Project(plan.rules.name, "made by fedgkd", props={"api_version": 3})
     hosts = {"default_host": plan.rules.host, "host_names": [plan.rules.host]}
-    project.set_server(COORDINATOR, COORDINATOR, {"fed_learn_port": plan.rules.port, **hosts})
+    try:
+        project.set_server(COORDINATOR, COORDINATOR, {"fed_learn_port": plan.rules.port, **hosts})
+    except ValueError as error:
+        raise FederationError(f"host = {plan.rules.host!r} cannot be used: {error}") from error
     for site in plan.sites:
         project.add_client(site, site.replace("-", "_"), {})
     project.add_admin(admin, COORDINATOR, {"role": "project_admin"})

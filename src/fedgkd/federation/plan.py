@@ -18,7 +18,7 @@ import tomli_w
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import DataError, FederationError, SettingError
-from fedgkd.settings import check, setting, suggest
+from fedgkd.settings import NONE, check, setting, suggest
 
 if TYPE_CHECKING:
     from fedgkd.algorithms import Algorithm
@@ -184,7 +184,9 @@ class Plan:
         lines.append(line("sites", self.sites, "who takes part; the order decides each site's random draws"))
         lines.append(line("blocked", self.blocked, "sites that the coordinator does not let in for now"))
         lines += ["", "[settings] # of algorithm and training, as in 'fedgkd run --explain'; the rest is as by default"]
-        lines += [tomli_w.dumps({name: value}).strip() for name, value in self.settings.items()]
+        lines += [
+            tomli_w.dumps({name: NONE if value is None else value}).strip() for name, value in self.settings.items()
+        ]
         return "\n".join(lines) + "\n"
 
     def write(self, folder: Path) -> None:
@@ -204,7 +206,7 @@ def read_plan(folder: Path) -> Plan:
         raise FederationError(f"{folder} is not a kit of 'fedgkd federation init': it has no {FILE}") from None
     except OSError as error:
         raise FederationError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists a thousand deep
         raise FederationError(f"{path} is not a TOML file: {error}") from error
     try:
         return _plan(values)

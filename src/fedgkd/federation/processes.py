@@ -57,6 +57,7 @@ def serve(kit: Kit) -> None:
     """The coordinator, in the foreground until it is told to stop."""
     kit.check_certificate()
     kit.plan.check_sizes()
+    kit.plan.algorithm()  # what is wrong with its settings is said here, not in a job that nobody sees
     check_port_free(kit.plan.rules.port)
     settle(kit)
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
@@ -147,7 +148,8 @@ def _process(command: Sequence[str], environment: Mapping[str, str], folder: Pat
     with (folder / "errors.txt").open("ab") as errors:
         process = subprocess.Popen(
             command,
-            env=os.environ | environment,
+            # Python would look for modules in the folder that it starts in: a kit holds no code.
+            env=os.environ | {"PYTHONSAFEPATH": "1", **environment},
             cwd=folder,
             start_new_session=True,
             stdin=subprocess.DEVNULL,

@@ -87,7 +87,9 @@ class Site:
             raise FederationError(f"the coordinator sent something that is {error}") from error
         facts = message.facts
         self._check(facts)
-        round_ = int(facts["round"])
+        if facts["kind"] == ROUND:
+            self._check_download(message.tensors)
+        round_ = facts["round"]
         if facts["run"] != self.run:
             self._begin(facts["run"])
         if self.done >= round_:
@@ -111,6 +113,22 @@ class Site:
             )
         if facts.get("kind") not in (ROUND, FINISH):
             raise FederationError(f"the coordinator asks for '{facts.get('kind')}', which a site does not do")
+        run, round_, best = (facts.get(name) for name in ("run", "round", "best_round"))
+        numbers = isinstance(round_, int) and isinstance(best, int) and 0 <= best < round_
+        if not (isinstance(run, str) and numbers):
+            raise FederationError("the coordinator's message does not say which run and round it is of")
+
+    def _check_download(self, download: Tensors) -> None:
+        """Exactly the weights that the algorithm shares, before anything that is there is touched."""
+        if download.keys() != set(self.algorithm.shared):
+            raise FederationError("the coordinator did not send the weights that were agreed on; nothing was trained")
+        for name, tensor in download.items():
+            shape = (1, *self.algorithm.model.parameters[name].shape)
+            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or not tensor.isfinite().all():
+                raise FederationError(
+                    f"the coordinator sent '{name}' as {tensor.dtype} of shape {tuple(tensor.shape)}, not as finite "
+                    f"32-bit numbers of shape {shape}; nothing was trained"
+                )
 
     def _train(self, round_: int, download: Tensors) -> bytes:
         began = time.perf_counter()
@@ -163,6 +181,10 @@ class Site:
 
     def _begin(self, run: str) -> None:
         """A new run: everything from the start, for good."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is in it is nobody else's business
+        except OSError as error:
+            raise FederationError(f"cannot write to {self.folder}: {error.strerror or error}") from error
         shutil.rmtree(self.folder / "state", ignore_errors=True)
         for name in (MODEL, METRICS_FILE, RESULT):
             (self.folder / name).unlink(missing_ok=True)
@@ -201,6 +223,7 @@ class Site:
                 )
             self._start()
             return
+        self._state.spare(stored[0])  # it may be asked for again
         self.clients.state = {name: t.clone().to(self.clients.device) for name, t in stored[0].tensors.items()}
         self.done, self._facts = stored[0].serial, stored[0].facts
 
@@ -210,14 +233,12 @@ class Site:
     def _log(self, report: Mapping[str, Any]) -> None:
         """Add a round to the site's own metrics; one that is repeated takes the place of the first try."""
         path = self.folder / METRICS_FILE
-        line = json.dumps(report) + "\n"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        if lines and json.loads(lines[-1])["round"] >= report["round"]:
-            earlier = [old for old in lines if json.loads(old)["round"] < report["round"]]
-            atomic_write_text(path, "".join([*earlier, line]), FederationError)
-        else:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(line)
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+        except OSError as error:
+            raise FederationError(f"cannot read {path}: {error.strerror or error}") from error
+        earlier = [line for line in lines if _round_of(line) < report["round"]]
+        atomic_write_text(path, "\n".join([*earlier, json.dumps(report), ""]), FederationError)
 
     # --- the model ---------------------------------------------------------------------------------------------
 
@@ -248,3 +269,11 @@ class Site:
             "at_best_round": self._facts.get("kept_report", {}),
         }
         atomic_write_text(self.folder / RESULT, json.dumps(result, indent=2) + "\n", FederationError)
+
+
+def _round_of(line: str) -> float:
+    """The round that a line of metrics is of; beyond all others if it is not whole, as after a full disk."""
+    try:
+        return int(json.loads(line)["round"])
+    except (ValueError, LookupError, TypeError):
+        return float("inf")

@@ -48,7 +48,7 @@ class Message:
             tensors = load(data)
             header = json.loads(data[_LENGTH : _LENGTH + int.from_bytes(data[:_LENGTH], "little")])
             facts = json.loads(header["__metadata__"][_FACTS])
-        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError("not a message of fedgkd") from error
         if not isinstance(facts, dict):
             raise ValueError("not a message of fedgkd")
