@@ -87,7 +87,7 @@ def tables(
     elif format_ is Format.LATEX:
         typer.echo("\n".join(["% needs \\usepackage{booktabs}", *map(to_latex, shown)]))
     elif format_ is Format.MD:
-        typer.echo("\n".join([*map(to_markdown, shown), *summary]))
+        typer.echo("\n".join([*map(to_markdown, shown), *summary]).rstrip("\n"))
     else:
         for table in shown:
             print_table(table)
