@@ -97,7 +97,7 @@ class Run:
         self.best, self.best_received = Best(), Best()
         self.totals = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
         self._kept_serial, self._kept_is_new = 0, False
-        self._checkpoints_took = self._last_checkpoint_took = 0.0
+        self._checkpoints_took = self._longest_checkpoint = 0.0
 
     def start(self) -> None:
         """Give the clients their state before round 1, and write down who they are."""
@@ -227,15 +227,15 @@ class Run:
         self.totals["seconds"] += spent
         if due:
             self._checkpoints_took += spent
-            self._last_checkpoint_took = spent
+            self._longest_checkpoint = max(self._longest_checkpoint, spent)
 
     def _checkpoint_is_due(self) -> bool:
-        """At the rounds asked for, unless one more like the last would be more than checkpoints' share of the time."""
+        """At the rounds asked for, unless one like the longest so far would exceed checkpoints' share of the time."""
         settings = self.config.run
         if not settings.checkpoint_every or self.round % settings.checkpoint_every:
             return False
-        last = self._last_checkpoint_took
-        return self._checkpoints_took + last <= settings.checkpoint_share * (self.totals["seconds"] + last)
+        next_ = self._longest_checkpoint
+        return self._checkpoints_took + next_ <= settings.checkpoint_share * (self.totals["seconds"] + next_)
 
     def _state_tensors(self) -> Tensors:
         state = self.engine.collect(lambda batch: batch.state)
