@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
@@ -61,6 +61,26 @@ def test_a_spoilt_upload_is_named_and_kept_out(tmp_path: Path) -> None:
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["left_out"] for record in records] == [[1], [1]]
     assert all(tensor.isfinite().all() for tensor in coordinator.models.values())
+
+
+@pytest.mark.parametrize("facts", ["[" * 200_000, '{"seconds": 1' + "0" * 400 + "}"], ids=["nested", "huge"])
+def test_no_answer_ends_the_coordinator(facts: str, tmp_path: Path) -> None:
+    """Facts that Python's own reader of JSON, or its numbers, cannot bear."""
+    federation, said = planted_federation(2), []
+    plan = make_plan(federation, "fedavg", rounds=1)
+    sites = make_sites(plan, federation, tmp_path)
+
+    def answer(name: str, data: bytes) -> bytes:
+        message = Message.from_bytes(sites[name].answer(data))
+        if name == "site-1":
+            return message.to_bytes()
+        whole = facts if facts.startswith("[") else json.dumps(dict(message.facts) | json.loads(facts))
+        return save(message.tensors, metadata={"fedgkd": whole})
+
+    make_coordinator(plan, tmp_path, said).run_segment(Memory(sites, answer))
+    refused = any("site-0 is kept out of the mixture: it sent something that is not a message" in line for line in said)
+    assert refused == facts.startswith("["), "a site's own account of its time is taken or left, and decides nothing"
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == 1
 
 
 def test_absent_sites_keep_their_model_and_the_others_train_on(tmp_path: Path) -> None:
