@@ -41,10 +41,22 @@ def test_a_graph_without_masks_has_empty_splits() -> None:
     assert not batch.splits.any()
 
 
-def test_train_nodes_are_flat_positions_with_their_client() -> None:
-    positions, owner = GraphBatch([small_graph(), random_graph(5, features=2)]).train_nodes
-    assert positions.tolist() == [0, 5, 8]
-    assert owner.tolist() == [0, 1, 1]
+def test_training_nodes_are_padded_to_one_number() -> None:
+    batch = GraphBatch([small_graph(), random_graph(5, features=2)])
+    assert batch.training.counts == [1, 2]
+    assert batch.training.y.tolist() == [[1, 0], batch.y[1, [0, 3]].tolist()]
+    assert batch.training.weights.tolist() == [[1, 0], [0.5, 0.5]]
+
+
+def test_messages_to_training_nodes_alone() -> None:
+    batch = GraphBatch([small_graph(), random_graph(5, features=2)])
+    every, training = batch.structure, batch.training.structure
+    assert training.receives.tolist() == batch.splits[:, 0].tolist()
+    h = torch.arange(30.0).view(2, 5, 3)
+    for whole, partly in ((every.gcn, training.gcn), (every.mean, training.mean), (every.total, training.total)):
+        assert partly(h)[0].tolist() == [whole(h)[0, 0].tolist(), [0, 0, 0]]
+        assert partly(h)[1].equal(whole(h)[1, [0, 3]])
+    assert training.own(h)[1].equal(h[1, [0, 3]])
 
 
 def test_padded_features_are_zero() -> None:

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from fedgkd.clients import GraphBatch
-from fedgkd.clients.mending import MendedStructure, NewNodes
-from fedgkd.data.graph import Graph
+from fedgkd.clients.mending import NewNodes
 
 COUNTS = torch.tensor([[2, 0, 1], [0, 0, 1]])
 
@@ -37,12 +35,15 @@ def test_the_shape_does_not_depend_on_every_single_node() -> None:
     assert shapes == {(1, 8)}
 
 
-def test_mean_over_old_and_new_neighbours() -> None:
-    """Two nodes with an edge; the first gets two new neighbours, which see only the first."""
-    graph = Graph([[1.0], [2.0]], [[0, 1], [1, 0]], [0, 1], 2)
-    structure = MendedStructure(GraphBatch([graph]).structure, NewNodes(torch.tensor([[2, 0]])))
-    h = torch.tensor([[[1.0], [2.0], [3.0], [7.0]]])
-    assert structure.mean(h).flatten().tolist() == [4.0, 1.0, 1.0, 1.0]
+def test_those_of_some_owners() -> None:
+    everyone = NewNodes(torch.tensor([[2, 1, 1], [0, 2, 1]]))
+    some = everyone.only(torch.tensor([[False, True, True], [True, False, True]]))
+    assert some.counts.tolist() == [[0, 1, 1], [0, 0, 1]]
+    assert some.owner.flatten()[some.real].tolist() == [1, 2, 5]
+    h = torch.tensor([[1.0, 2, 3, 4], [5, 6, 7, torch.nan]]).unsqueeze(-1)
+    assert some.of_everyone(h).flatten()[some.real].tolist() == [3, 4, 7]
+    # Padding has what its own client's first has, so that nothing passes between clients.
+    assert some.of_everyone(h).squeeze(-1).tolist() == [[3, 4], [7, 5]]
 
 
 def test_padding_passes_nothing_between_clients() -> None:

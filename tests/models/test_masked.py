@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedgkd.clients import GraphBatch
+from fedgkd.clients import GraphBatch, Structure
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.models import MaskedNetwork, Network
 from fedgkd.models.masked import MASK
 from tests.graphs import random_graph
 
 
-def keep(h: torch.Tensor) -> torch.Tensor:
+def keep(h: torch.Tensor, structure: Structure) -> torch.Tensor:
     """Dropout that drops nothing: the model is being trained."""
     return h
 

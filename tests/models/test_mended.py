@@ -4,11 +4,10 @@ import numpy as np
 import torch
 
 from fedgkd.clients import ClientBatch, GraphBatch
+from fedgkd.clients.mending import NewNodes
 from fedgkd.data.graph import Graph
 from fedgkd.models import Dropout, MendedNetwork, Network
-from fedgkd.models.layers import linear
-from fedgkd.models.mended import FEATURES, NOISE
-from fedgkd.models.network import part
+from fedgkd.models.mended import NOISE
 from tests.graphs import random_graph
 
 MODEL = MendedNetwork(num_features=6, hidden=5, layers=2, num_classes=3, neighbours=3)
@@ -39,9 +38,9 @@ def test_equals_graphsage_on_the_mended_graph_written_out() -> None:
     batch, params = GraphBatch(graphs), _params(2)
     z, _ = MODEL.encode(params, batch)
     counts = torch.tensor([[k % 4 for k in range(10)], [2, *[0] * 9]])
-    mended = MODEL.mend(params, batch, z, counts)
+    mended = MODEL.mend(params, batch, z, NewNodes(counts))
     found = MODEL.classify(params, mended)
-    features = linear(MODEL.new_codes(params, z, mended.new), part(params, FEATURES))
+    features = mended.codes @ mended.head
     for i, graph in enumerate(graphs):
         one = {name: tensor[i : i + 1] for name, tensor in params.items()}
         owners = np.repeat(np.arange(graph.num_nodes), counts[i, : graph.num_nodes])
@@ -57,11 +56,11 @@ def test_equals_graphsage_on_the_mended_graph_written_out() -> None:
 def test_neighbours_of_one_node_differ_by_their_noise_only() -> None:
     batch, params = GraphBatch([random_graph(4, 6, 3)]), _params(1)
     z, _ = MODEL.encode(params, batch)
-    new = MODEL.mend(params, batch, z, torch.tensor([[2, 2, 0, 0]])).new
-    codes = MODEL.new_codes(params, z, new)[0]
+    new = NewNodes(torch.tensor([[2, 2, 0, 0]]))
+    codes = MODEL.mend(params, batch, z, new).codes[0]
     assert not codes[0].equal(codes[1])
     params[NOISE][:, 1] = params[NOISE][:, 0]
-    codes = MODEL.new_codes(params, z, new)[0]
+    codes = MODEL.mend(params, batch, z, new).codes[0]
     assert codes[0].equal(codes[1])
 
 
@@ -82,7 +81,7 @@ def test_dropout_is_the_same_alone_and_in_a_batch() -> None:
         own = {name: tensor[rows] for name, tensor in params.items()}
         z, _ = MODEL.encode(own, clients.graph)
         nodes = clients.graph.padded_nodes
-        mended = MODEL.mend(own, clients.graph, z, counts[rows, :nodes])
+        mended = MODEL.mend(own, clients.graph, z, NewNodes(counts[rows, :nodes]))
         results.append(MODEL.classify(own, mended, Dropout(clients, 0.5)))
     torch.testing.assert_close(results[0][1, :9], results[1][0])
 

@@ -8,40 +8,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
 from fedgkd.algorithms.fedavg import FedAvg
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
 from fedgkd.errors import SettingError
-from fedgkd.models import Dropout, MaskedNetwork, Model, Network
+from fedgkd.models import MaskedNetwork, Model, Network
 from fedgkd.models.gcn import FIRST, GCNStep
 from fedgkd.models.masked import MASK
-from fedgkd.training import TrainingSettings, local, local_round
+from fedgkd.training import TrainingSettings, local_round
 from fedgkd.training.local import personal_model, start_clients
 from tests.graphs import random_graph
 
 FEATURES = 40
-
-
-class SameMasks:
-    """Dropout for autograd that drops what the hand-written step drops: at the last layer, training nodes only."""
-
-    def __init__(self, clients: ClientBatch, rate: float, layers: int = 2) -> None:
-        self._dropout, self._graph, self._layers = Dropout(clients, rate), clients.graph, layers
-        self._calls = 0
-
-    def __call__(self, h: Tensor) -> Tensor:
-        self._calls += 1
-        if self._calls % self._layers:
-            mask = self._dropout.unscaled(torch.ones_like(h), self._graph.num_nodes)
-        else:
-            counts, train = self._graph.training.counts, self._graph.splits[:, 0]
-            drawn = self._dropout.unscaled(torch.ones(len(h), max(counts), h.shape[2]), counts)
-            mask = torch.ones_like(h)
-            for client, count in enumerate(counts):
-                mask[client, train[client]] = drawn[client, :count]
-        return h * mask * self._dropout.scale
 
 
 def bags_of_words(seed: int, nodes: int, columns: slice) -> Graph:
@@ -95,7 +74,6 @@ def test_fifty_steps_equal_autograd(
     settings = TrainingSettings(local_epochs=5, lr=0.01, weight_decay=weight_decay, dropout=dropout)
     by_hand = trained(graphs, network, settings, proximal, rounds=10)
     monkeypatch.setattr(GCNStep, "fits", lambda model: False)
-    monkeypatch.setattr(local, "Dropout", lambda clients, rate: SameMasks(clients, rate, layers))
     by_autograd = trained(graphs, network, settings, proximal, rounds=10)
     for name, expected in by_autograd.items():
         torch.testing.assert_close(by_hand[name], expected, rtol=1e-3, atol=1e-4, msg=name)
@@ -111,7 +89,6 @@ def test_fifty_steps_with_masks_equal_autograd(
     settings = TrainingSettings(local_epochs=5, lr=0.01, weight_decay=1e-3, dropout=0.5)
     by_hand = trained(graphs, model, settings, proximal, 10, mask_l1)
     monkeypatch.setattr(GCNStep, "fits", lambda model: False)
-    monkeypatch.setattr(local, "Dropout", SameMasks)
     by_autograd = trained(graphs, model, settings, proximal, 10, mask_l1)
     assert by_hand.keys() == model.parameters.keys()
     for name, expected in by_autograd.items():

@@ -5,11 +5,9 @@ import pytest
 import torch
 
 from fedgkd.clients import ClientBatch
+from fedgkd.clients.mending import NewNodes
 from fedgkd.data.graph import Graph
 from fedgkd.models import MendedNetwork
-from fedgkd.models.layers import linear
-from fedgkd.models.mended import FEATURES
-from fedgkd.models.network import part
 from fedgkd.randomness import stream
 from fedgkd.training.generator import GeneratorSettings, Lessons, impair, train_generator
 from tests.graphs import random_graph
@@ -39,8 +37,8 @@ def test_neighbours_are_generated_only_where_degree_was_lost() -> None:
     assert counts[:HUBS].min() >= 2
     assert counts[HUBS:].max() == 0
     # What was lost there are leaves, and their features are what is generated.
-    new = model.mend(params, clients.graph, z, counts[None]).new
-    made = linear(model.new_codes(params, z, new), part(params, FEATURES)).flatten(0, 1)[new.real]
+    mended = model.mend(params, clients.graph, z, NewNodes(counts[None]))
+    made = (mended.codes @ mended.head).flatten(0, 1)[mended.new.real]
     assert made.argmax(dim=1).unique().tolist() == [1]
     assert (made - torch.tensor([0.0, 1.0, 0.0])).abs().max() < 0.5
 
@@ -82,9 +80,10 @@ def test_feature_loss_takes_the_nearest_hidden_neighbour() -> None:
     graph = Graph(x, [[0, 1, 0, 2], [1, 0, 2, 0]], [0, 1, 1], 2, train, ~train, np.zeros(3, bool))
     settings = GeneratorSettings(hidden_share=1.0, neighbours=2)
     lessons = Lessons(ClientBatch([0], [graph], seed=0), settings)
-    head = {"weight": torch.eye(2)[None], "bias": torch.tensor([[[1.0, 0.0]]])}
-    assert lessons.feature_loss(head, torch.zeros(1, 2, 2)).item() == pytest.approx(2 * 2 / (2 * 10 / 3))
-    exactly = torch.tensor([[[-1.0, 1.0], [2.0, 0.0]]])
+    head = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
+    always = torch.tensor([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]])
+    assert lessons.feature_loss(head, always).item() == pytest.approx(2 * 2 / (2 * 10 / 3))
+    exactly = torch.tensor([[[-1.0, 1.0, 1.0], [2.0, 0.0, 1.0]]])
     assert lessons.feature_loss(head, exactly).item() == pytest.approx(0.0, abs=1e-6)
 
 

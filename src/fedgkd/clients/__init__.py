@@ -9,12 +9,10 @@ from fedgkd.clients.graphs import (
     GraphBatch,
     GraphView,
     JoinedFeatures,
-    LinearFeatures,
     SmallGraphs,
     SparseFeatures,
-    StackedFeatures,
 )
-from fedgkd.clients.structure import DenseStructure, SparseStructure, Structure
+from fedgkd.clients.structure import DenseStructure, PartialStructure, SparseStructure, Structure
 
 __all__ = [
     "ClientBatch",
@@ -26,11 +24,10 @@ __all__ = [
     "GraphBatch",
     "GraphView",
     "JoinedFeatures",
-    "LinearFeatures",
+    "PartialStructure",
     "SmallGraphs",
     "SparseFeatures",
     "SparseStructure",
-    "StackedFeatures",
     "Structure",
     "Tensors",
     "all_finite",

@@ -115,26 +115,6 @@ class JoinedFeatures(Features):
         return self._x.product(weight[:, :split]) + torch.bmm(self._h, weight[:, split:])
 
 
-class StackedFeatures(Features):
-    """The features of some nodes above those of others."""
-
-    def __init__(self, *parts: Features) -> None:
-        self._parts = parts
-
-    def product(self, weight: Tensor) -> Tensor:
-        return torch.cat([part.product(weight) for part in self._parts], dim=1)
-
-
-class LinearFeatures(Features):
-    """Features ``h @ map + offset`` of hidden states; they are never written out, which is cheap for wide features."""
-
-    def __init__(self, h: Tensor, map_: Tensor, offset: Tensor) -> None:
-        self._h, self._map, self._offset = h, map_, offset
-
-    def product(self, weight: Tensor) -> Tensor:
-        return torch.baddbmm(torch.bmm(self._offset, weight), self._h, torch.bmm(self._map, weight))
-
-
 class GraphView(Protocol):
     """What a model sees of a batch of graphs."""
 
@@ -230,12 +210,6 @@ class GraphBatch:
         """The training nodes by themselves."""
         return TrainingNodes(self)
 
-    @cached_property
-    def train_nodes(self) -> tuple[Tensor, Tensor]:
-        """Positions of all training nodes in the flattened batch, and the client of each."""
-        train = self.splits[:, 0]
-        return train.reshape(-1).nonzero().squeeze(1), train.nonzero()[:, 0]
-
     def encoding(self, walk_steps: int, max_degree: int) -> Tensor:
         """Structure encodings of all nodes: ``(clients, nodes, walk_steps + max_degree)``, made when first needed."""
         sizes = (walk_steps, max_degree)
@@ -306,7 +280,7 @@ class TrainingNodes:
 
     Attributes:
         counts: How many every client has.
-        gcn: The rows of the normalised adjacency :math:`\hat A` that send messages to them.
+        structure: The messages that they receive.
         y: Their labels ``(clients, training nodes)``.
         weights: What each contributes to a client's mean; zero for padding.
     """
@@ -314,7 +288,7 @@ class TrainingNodes:
     def __init__(self, graph: GraphBatch) -> None:
         nodes = [mask.nonzero()[0] for mask in graph.splits[:, 0].cpu().numpy()]
         self.counts = [len(rows) for rows in nodes]
-        self.gcn = graph.structure.gcn_at(nodes)
+        self.structure = graph.structure.at(nodes)
         shape = (len(nodes), max(self.counts))
         y, weights = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for client, rows in enumerate(nodes):

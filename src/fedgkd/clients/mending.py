@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedgkd.clients.structure import Structure
-
 
 class NewNodes:
     """``counts`` new nodes at every node of a batch: ``(clients, nodes)`` whole numbers of at least 0.
@@ -36,34 +34,47 @@ class NewNodes:
         self.slot[self.real] = number - _before(counts.flatten())[owner]
         self.owner, self.slot = self.owner.view(clients, width), self.slot.view(clients, width)
 
+    @property
+    def width(self) -> int:
+        """How many a client has, with its padding."""
+        return self.owner.shape[1]
+
     def of_owner(self, h: Tensor) -> Tensor:
         """Everybody's own copy of what its owner has: from ``(clients, nodes, k)`` to ``(clients, new nodes, k)``."""
-        return h.flatten(0, 1)[self.owner]
+        return _rows(h, self.owner)
 
     def to_owner(self, h: Tensor) -> Tensor:
         """The sum over every node's new ones: from ``(clients, new nodes, k)`` to ``(clients, nodes, k)``."""
         clients, nodes = self.counts.shape
         total = h.new_zeros(clients * nodes, h.shape[-1])
         owner = self.owner.flatten()[self.real]
-        return total.index_add(0, owner, h.flatten(0, 1)[self.real]).view(clients, nodes, -1)
+        return total.index_add(0, owner, h.flatten(0, 1).index_select(0, self.real)).view(clients, nodes, -1)
+
+    def only(self, owners: Tensor) -> SomeNewNodes:
+        """Those of some nodes: ``(clients, nodes)`` true or false."""
+        return SomeNewNodes(self, owners)
+
+
+class SomeNewNodes(NewNodes):
+    """Those among all new nodes that hang on some of the nodes."""
+
+    def __init__(self, everyone: NewNodes, owners: Tensor) -> None:
+        super().__init__(everyone.counts * owners)
+        wanted = owners.flatten()[everyone.owner.flatten()[everyone.real]]
+        clients = torch.arange(len(self.counts), device=owners.device)
+        self._place = clients.mul(everyone.width).repeat_interleave(self.width)
+        self._place[self.real] = everyone.real[wanted]
+
+    def of_everyone(self, h: Tensor) -> Tensor:
+        """Their rows of what all new nodes have."""
+        return _rows(h, self._place.view_as(self.owner))
+
+
+def _rows(h: Tensor, position: Tensor) -> Tensor:
+    """Rows of the flattened batch; unlike indexing, ``index_select`` is fast on the way back."""
+    return h.flatten(0, 1).index_select(0, position.flatten()).view(*position.shape, -1)
 
 
 def _before(counts: Tensor) -> Tensor:
     """The sum of all counts before each."""
     return counts.cumsum(0) - counts
-
-
-class MendedStructure:
-    """A structure with new nodes after its own: every argument and result is ``(clients, nodes + new nodes, k)``."""
-
-    def __init__(self, structure: Structure, new: NewNodes) -> None:
-        self._structure, self._new = structure, new
-        counts = new.counts.unsqueeze(-1).float()
-        self._degree = (structure.total(torch.ones_like(counts)) + counts).clamp(min=1.0)
-
-    def mean(self, h: Tensor) -> Tensor:
-        """The mean over the neighbours, zero where there are none; a new node's only one is its owner."""
-        nodes = self._new.counts.shape[1]
-        old, new = h[:, :nodes], h[:, nodes:]
-        total = self._structure.total(old) + self._new.to_owner(new)
-        return torch.cat([total / self._degree, self._new.of_owner(old)], dim=1)

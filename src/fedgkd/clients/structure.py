@@ -20,7 +20,17 @@ from fedgkd.clients.blocks import BlockMatrix
 
 
 class Structure(ABC):
-    """Message passing over a batch of graphs; every argument and result is ``(clients, nodes, channels)``."""
+    """Message passing over a batch of graphs; every argument and result is ``(clients, nodes, channels)``.
+
+    Attributes:
+        partial: Whether only some of the nodes receive messages, and have a row in the results.
+    """
+
+    partial = False
+
+    def own(self, h: Tensor) -> Tensor:
+        """The rows of the nodes that receive messages."""
+        return h
 
     @abstractmethod
     def gcn(self, h: Tensor) -> Tensor:
@@ -53,13 +63,21 @@ class SparseStructure(Structure):
         self._nodes = padded_nodes
         self._device = device
 
+    @property
+    def counts(self) -> list[int]:
+        """How many rows of the results are each client's, not padding."""
+        return [a.shape[0] for a in self._adjacencies]
+
+    @property
+    def _rows(self) -> int:
+        return self._nodes
+
+    def at(self, nodes: Sequence[NDArray[np.int64]]) -> PartialStructure:
+        """The same for some nodes of every client, which alone receive messages."""
+        return PartialStructure(self, nodes)
+
     def gcn(self, h: Tensor) -> Tensor:
         return self.normalised @ h
-
-    def gcn_at(self, nodes: Sequence[NDArray[np.int64]]) -> BlockMatrix:
-        """The rows of :attr:`normalised` for some nodes of every client, padded to the same number."""
-        blocks = [block[rows] for block, rows in zip(self.normalised_blocks, nodes, strict=True)]
-        return BlockMatrix(blocks, max(len(rows) for rows in nodes), self._nodes, self._device)
 
     def mean(self, h: Tensor) -> Tensor:
         return self._mean @ h
@@ -68,16 +86,18 @@ class SparseStructure(Structure):
         return self._total @ h
 
     def attend(self, h: Tensor, source: Tensor, target: Tensor, slope: float) -> Tensor:
-        clients, nodes, heads, channels = h.shape
+        clients, _, heads, channels = h.shape
+        receivers = clients * self._rows
         u, v = self._edges
+        target = self.own(target)
         scores = torch.nn.functional.leaky_relu(source.reshape(-1, heads)[u] + target.reshape(-1, heads)[v], slope)
-        largest = scores.new_full((clients * nodes, heads), -torch.inf)
+        largest = scores.new_full((receivers, heads), -torch.inf)
         largest = largest.scatter_reduce(0, v.unsqueeze(1).expand_as(scores), scores.detach(), "amax")
         weights = (scores - largest[v]).exp()
-        norm = weights.new_zeros(clients * nodes, heads).index_add(0, v, weights)
+        norm = weights.new_zeros(receivers, heads).index_add(0, v, weights)
         messages = h.reshape(-1, heads, channels)[u] * (weights / norm[v]).unsqueeze(-1)
-        summed = messages.new_zeros(clients * nodes, heads, channels).index_add(0, v, messages)
-        return summed.view(clients, nodes, heads, channels)
+        summed = messages.new_zeros(receivers, heads, channels).index_add(0, v, messages)
+        return summed.view(clients, -1, heads, channels)
 
     @cached_property
     def normalised(self) -> BlockMatrix:
@@ -90,25 +110,87 @@ class SparseStructure(Structure):
         return [gcn_normalised(a) for a in self._adjacencies]
 
     @cached_property
-    def _mean(self) -> BlockMatrix:
+    def mean_blocks(self) -> list[sp.csr_array]:
         # Row v of the transpose lists the neighbours that send to v.
-        incoming = [sp.csr_array(a.T) for a in self._adjacencies]
-        return self._matrix([sp.csr_array(sp.diags_array(_inverse(a.sum(axis=1))) @ a) for a in incoming])
+        return [sp.csr_array(sp.diags_array(_inverse(a.sum(axis=1))) @ a) for a in self.total_blocks]
+
+    @cached_property
+    def total_blocks(self) -> list[sp.csr_array]:
+        return [sp.csr_array(a.T) for a in self._adjacencies]
+
+    @cached_property
+    def looped_blocks(self) -> list[sp.csr_array]:
+        """All edges and self-loops; row v lists who sends to v."""
+        return [sp.csr_array(_with_self_loops(a).T) for a in self._adjacencies]
+
+    @cached_property
+    def _mean(self) -> BlockMatrix:
+        return self._matrix(self.mean_blocks)
 
     @cached_property
     def _total(self) -> BlockMatrix:
-        return self._matrix([sp.csr_array(a.T) for a in self._adjacencies])
+        return self._matrix(self.total_blocks)
 
     @cached_property
     def _edges(self) -> tuple[Tensor, Tensor]:
-        """All edges and self-loops, numbered over the padded batch."""
-        with_loops = [sp.coo_array(_with_self_loops(a)) for a in self._adjacencies]
-        u = np.concatenate([i * self._nodes + a.row.astype(np.int64) for i, a in enumerate(with_loops)])
-        v = np.concatenate([i * self._nodes + a.col.astype(np.int64) for i, a in enumerate(with_loops)])
+        """Sender and receiver of all edges and self-loops, numbered over the padded batch."""
+        edges = [sp.coo_array(a) for a in self.looped_blocks]
+        u = np.concatenate([i * self._nodes + a.col.astype(np.int64) for i, a in enumerate(edges)])
+        v = np.concatenate([i * self._rows + a.row.astype(np.int64) for i, a in enumerate(edges)])
         return torch.from_numpy(u).to(self._device), torch.from_numpy(v).to(self._device)
 
     def _matrix(self, blocks: Sequence[sp.csr_array]) -> BlockMatrix:
-        return BlockMatrix(blocks, self._nodes, self._nodes, self._device)
+        return BlockMatrix(blocks, self._rows, self._nodes, self._device)
+
+
+class PartialStructure(SparseStructure):
+    """The messages that some nodes receive: arguments have a row for every node, results one for each of those."""
+
+    partial = True
+
+    def __init__(self, whole: SparseStructure, receivers: Sequence[NDArray[np.int64]]) -> None:
+        super().__init__(whole._adjacencies, whole._nodes, whole._device)
+        self._whole, self._receivers = whole, receivers
+
+    @property
+    def counts(self) -> list[int]:
+        return [len(nodes) for nodes in self._receivers]
+
+    @property
+    def _rows(self) -> int:
+        return max(self.counts)
+
+    def own(self, h: Tensor) -> Tensor:
+        return self._selection @ h
+
+    @cached_property
+    def receives(self) -> Tensor:
+        """Whether a node is one of them: ``(clients, nodes)``."""
+        rows = torch.ones(len(self._receivers), self._rows, 1, device=self._device)
+        return self._selection.multiply_transposed(rows).squeeze(-1) > 0
+
+    @cached_property
+    def _selection(self) -> BlockMatrix:
+        return self._matrix(self._part([sp.eye_array(a.shape[0], format="csr") for a in self._adjacencies]))
+
+    @cached_property
+    def normalised_blocks(self) -> list[sp.csr_array]:
+        return self._part(self._whole.normalised_blocks)
+
+    @cached_property
+    def mean_blocks(self) -> list[sp.csr_array]:
+        return self._part(self._whole.mean_blocks)
+
+    @cached_property
+    def total_blocks(self) -> list[sp.csr_array]:
+        return self._part(self._whole.total_blocks)
+
+    @cached_property
+    def looped_blocks(self) -> list[sp.csr_array]:
+        return self._part(self._whole.looped_blocks)
+
+    def _part(self, blocks: Sequence[sp.csr_array]) -> list[sp.csr_array]:
+        return [sp.csr_array(block[nodes]) for block, nodes in zip(blocks, self._receivers, strict=True)]
 
 
 class DenseStructure(Structure):

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgkd.clients import ClientBatch
+from fedgkd.clients import ClientBatch, Structure
+from fedgkd.clients.structure import SparseStructure
 from fedgkd.models.layers import keep_where_above
 
 _LEVELS = 1 << 16
@@ -26,17 +27,17 @@ class Dropout:
 
     def __init__(self, clients: ClientBatch, rate: float) -> None:
         self._streams: Sequence[np.random.Generator] = clients.streams("dropout") if rate else ()
-        self._num_nodes = clients.graph.num_nodes
         self._device = clients.device
         dropped = round(rate * _LEVELS)
         self._highest_dropped = dropped - _LEVELS // 2 - 1 if dropped else None
         self.scale = _LEVELS / (_LEVELS - dropped)
 
-    def __call__(self, h: Tensor) -> Tensor:
-        """Dropout for every node of the clients' graphs."""
+    def __call__(self, h: Tensor, structure: Structure) -> Tensor:
+        """Dropout for the nodes that receive messages in ``structure``, which is of the clients' graphs."""
         if self._highest_dropped is None:
             return h
-        keep = self._levels(h.shape, self._num_nodes) > self._highest_dropped
+        assert isinstance(structure, SparseStructure)
+        keep = self._levels(h.shape, structure.counts) > self._highest_dropped
         return h * keep.to(h.dtype).mul_(self.scale)
 
     def unscaled(self, h: Tensor, counts: Sequence[int]) -> Tensor:

@@ -33,7 +33,7 @@ class GCNStep:
         self._y, self._weights = training.y, training.weights
         # Every convolution after the first: how messages pass before its weights, and how many nodes have it.
         self._convolutions = [(f"convs.{i}.", everywhere, graph.num_nodes) for i in range(1, network.layers - 1)]
-        self._convolutions.append((f"convs.{network.layers - 1}.", training.gcn, training.counts))
+        self._convolutions.append((f"convs.{network.layers - 1}.", training.structure.normalised, training.counts))
 
     @staticmethod
     def fits(model: Model) -> TypeGuard[Network | MaskedNetwork]:

@@ -8,8 +8,8 @@ name in PyTorch Geometric with that client's weights.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -43,6 +43,16 @@ def project(h: Input, weight: Tensor) -> Tensor:
     return h.product(weight) if isinstance(h, Features) else torch.bmm(h, weight)
 
 
+def passed(structure: Structure, messages: Callable[[Tensor], Tensor], h: Input, weight: Tensor) -> Tensor:
+    """``messages(h @ weight)``, where ``messages`` is one of the structure's linear ways to pass them.
+
+    Where few nodes receive any, hidden states are passed on before they are multiplied.
+    """
+    if structure.partial and isinstance(h, Tensor):
+        return torch.bmm(messages(h), weight)
+    return messages(project(h, weight))
+
+
 def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
     bound = inputs**-0.5
     return {"weight": Parameter((inputs, outputs), bound), "bias": Parameter((1, outputs), bound)}
@@ -67,12 +77,6 @@ def keep_where_above(x: Tensor, level: Tensor, threshold: float) -> Tensor:
     return x
 
 
-class Neighbourhood(Protocol):
-    """As much of a structure as a layer that averages over neighbours needs."""
-
-    def mean(self, h: Tensor) -> Tensor: ...
-
-
 class Layer(ABC):
     @abstractmethod
     def parameters(self, inputs: int, outputs: int) -> dict[str, Parameter]:
@@ -80,7 +84,7 @@ class Layer(ABC):
 
     @abstractmethod
     def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
-        """From ``(clients, nodes, inputs)`` to ``(clients, nodes, outputs)``."""
+        """From ``(clients, nodes, inputs)`` to ``(clients, nodes, outputs)``, at the nodes that receive messages."""
 
 
 class GCN(Layer):
@@ -91,8 +95,8 @@ class GCN(Layer):
 
     def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
         if isinstance(h, ConstantFeatures):
-            return h.convolved(p["weight"]) + p["bias"]
-        return structure.gcn(project(h, p["weight"])) + p["bias"]
+            return structure.own(h.convolved(p["weight"])) + p["bias"]
+        return passed(structure, structure.gcn, h, p["weight"]) + p["bias"]
 
 
 class SAGE(Layer):
@@ -105,8 +109,9 @@ class SAGE(Layer):
             "bias": Parameter((1, outputs)),
         }
 
-    def apply(self, h: Input, structure: Neighbourhood, p: Tensors) -> Tensor:
-        return structure.mean(project(h, p["weight_neighbour"])) + project(h, p["weight_self"]) + p["bias"]
+    def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
+        from_neighbours = passed(structure, structure.mean, h, p["weight_neighbour"])
+        return from_neighbours + passed(structure, structure.own, h, p["weight_self"]) + p["bias"]
 
 
 class GIN(Layer):
@@ -121,8 +126,8 @@ class GIN(Layer):
         }
 
     def apply(self, h: Input, structure: Structure, p: Tensors) -> Tensor:
-        projected = project(h, p["weight_1"])
-        hidden = (projected + structure.total(projected) + p["bias_1"]).relu()
+        summed = passed(structure, lambda x: structure.own(x) + structure.total(x), h, p["weight_1"])
+        hidden = (summed + p["bias_1"]).relu()
         return torch.bmm(hidden, p["weight_2"]) + p["bias_2"]
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
-from fedgkd.clients import GraphView, Tensors
+from fedgkd.clients import GraphView, Structure, Tensors
 from fedgkd.models.layers import Parameter
 from fedgkd.models.network import Drop, Model, Network, part
 
@@ -44,8 +44,10 @@ class MaskedNetwork(Model):
         plain = self.network.parameters
         return plain | {MASK + name: Parameter(p.shape, centre=1.0) for name, p in plain.items() if _is_matrix(name)}
 
-    def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
-        return self.network(self.effective(params, pruned=dropout is None), graph, dropout)
+    def __call__(
+        self, params: Tensors, graph: GraphView, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
+        return self.network(self.effective(params, pruned=dropout is None), graph, dropout, last)
 
     def effective(self, params: Tensors, pruned: bool) -> Tensors:
         """The weights that the network works with; ``pruned`` drops what the masks have all but closed."""

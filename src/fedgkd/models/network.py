@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fedgkd.clients import GraphBatch, GraphView, Tensors
+from fedgkd.clients import GraphBatch, GraphView, Structure, Tensors
 from fedgkd.errors import SettingError
 from fedgkd.models.layers import GAT, GCN, GIN, SAGE, Input, Layer, Parameter, few_outputs, linear_parameters
 from fedgkd.randomness import stream
@@ -19,7 +19,17 @@ BACKBONES: dict[str, Layer] = {"gcn": GCN(), "sage": SAGE(), "gat": GAT(), "gin"
 
 READOUT = "readout."
 
-Drop = Callable[[Tensor], Tensor]
+
+class Drop(Protocol):
+    def __call__(self, h: Tensor, structure: Structure) -> Tensor:
+        """Dropout of what the nodes that receive messages in ``structure`` have."""
+
+
+class Classifier(Protocol):
+    def __call__(
+        self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
+        """As a model's."""
 
 
 class Model(ABC):
@@ -37,8 +47,14 @@ class Model(ABC):
         """Every parameter of one client's model."""
 
     @abstractmethod
-    def __call__(self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None) -> Tensor:
-        """Logits ``(clients, nodes, classes)``; without ``dropout`` the model is being used, not trained."""
+    def __call__(
+        self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
+        """Logits ``(clients, nodes, classes)``; without ``dropout`` the model is being used, not trained.
+
+        Args:
+            last: The structure of the last layer, where the output of some nodes is enough.
+        """
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -48,6 +64,10 @@ class Model(ABC):
     def trains(self, parameter: str) -> bool:
         """Whether local training moves that parameter; the others stay as an algorithm's start left them."""
         return True
+
+    def settled(self, params: Tensors, graph: GraphBatch) -> Classifier:
+        """This model on these graphs, with all worked out that local training does not change."""
+        return self
 
     def initial(self, seed: int, clients: int, device: torch.device | str = "cpu") -> Tensors:
         """The same starting weights for every client."""
@@ -85,28 +105,49 @@ class Network(Model):
             inputs = self.hidden
         return named | under(READOUT, linear_parameters(self.hidden, self.num_classes))
 
-    def __call__(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
-        return self.classify(params, self.embed(params, graph, dropout), dropout)
+    def __call__(
+        self, params: Tensors, graph: GraphView, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
+        h = self.embed(params, graph, dropout, last)
+        return self.readout(params, active(h, last or graph.structure, dropout))
 
-    def embed(self, params: Tensors, graph: GraphView, dropout: Drop | None = None) -> Tensor:
+    def embed(
+        self, params: Tensors, graph: GraphView, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
         """Output of the last convolution, before its ReLU: ``(clients, nodes, hidden)``."""
-        return self.embed_from(params, graph, self._convolve(0, params, graph.features, graph), dropout)
+        first = self._convolve(0, params, graph.features, graph, last)
+        return self.embed_from(params, graph, first, dropout, last)
 
-    def embed_from(self, params: Tensors, graph: GraphView, first: Tensor, dropout: Drop | None = None) -> Tensor:
+    def embed_from(
+        self,
+        params: Tensors,
+        graph: GraphView,
+        first: Tensor,
+        dropout: Drop | None = None,
+        last: Structure | None = None,
+    ) -> Tensor:
         """The same from the output of the first convolution, before its ReLU."""
         h = first
         for depth in range(1, self.layers):
-            h = h.relu() if dropout is None else dropout(h.relu())
-            h = self._convolve(depth, params, h, graph)
+            h = self._convolve(depth, params, active(h, graph.structure, dropout), graph, last)
         return h
 
-    def _convolve(self, depth: int, params: Tensors, h: Input, graph: GraphView) -> Tensor:
-        return BACKBONES[self.backbone].apply(h, graph.structure, part(params, f"convs.{depth}."))
+    def _convolve(self, depth: int, params: Tensors, h: Input, graph: GraphView, last: Structure | None) -> Tensor:
+        structure = last if last is not None and depth == self.layers - 1 else graph.structure
+        return BACKBONES[self.backbone].apply(h, structure, part(params, f"convs.{depth}."))
 
-    def classify(self, params: Tensors, h: Tensor, dropout: Drop | None = None) -> Tensor:
+    def classify(self, params: Tensors, h: Tensor) -> Tensor:
         """Logits from the last convolution's output."""
-        h = h.relu() if dropout is None else dropout(h.relu())
+        return self.readout(params, h.relu())
+
+    def readout(self, params: Tensors, h: Tensor) -> Tensor:
+        """Logits from the last convolution's output after its ReLU."""
         return few_outputs(h, part(params, READOUT))
+
+
+def active(h: Tensor, structure: Structure, dropout: Drop | None) -> Tensor:
+    """ReLU and dropout of what the nodes that receive messages in ``structure`` have."""
+    return h.relu() if dropout is None else dropout(h.relu(), structure)
 
 
 def part(params: Tensors, prefix: str) -> Tensors:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from fedgkd.clients import GraphBatch, JoinedFeatures, Tensors
+from fedgkd.clients import GraphBatch, JoinedFeatures, Structure, Tensors
 from fedgkd.models.layers import GCN, Input, Parameter, few_outputs, linear, linear_parameters
-from fedgkd.models.network import BACKBONES, READOUT, Drop, Model, Network, part, under
+from fedgkd.models.network import BACKBONES, READOUT, Drop, Model, Network, active, part, under
 
 STRUCTURE = "structure."
 FEATURE = "feature."
@@ -57,17 +57,18 @@ class TwoChannel(Model):
         named |= under(f"{FEATURE}join.", linear_parameters(2 * hidden, hidden))
         return named | under(READOUT, linear_parameters(hidden, self.num_classes))
 
-    def __call__(self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None) -> Tensor:
-        def finish(h: Tensor) -> Tensor:
-            return h.relu() if dropout is None else dropout(h.relu())
-
+    def __call__(
+        self, params: Tensors, graph: GraphBatch, dropout: Drop | None = None, last: Structure | None = None
+    ) -> Tensor:
+        last = last or graph.structure
         s = linear(graph.encoding(self.walk_steps, self.max_degree), part(params, f"{STRUCTURE}embed."))
         both: Input = JoinedFeatures(graph.features, s)
         for depth in range(self.layers):
+            structure = last if depth == self.layers - 1 else graph.structure
             own = part(params, f"{FEATURE}convs.{depth}.")
-            x = finish(BACKBONES[self.backbone].apply(both, graph.structure, own))
-            s = GCN().apply(s, graph.structure, part(params, f"{STRUCTURE}convs.{depth}.")).tanh()
+            x = active(BACKBONES[self.backbone].apply(both, structure, own), structure, dropout)
+            s = GCN().apply(s, structure, part(params, f"{STRUCTURE}convs.{depth}.")).tanh()
             both = torch.cat([x, s], dim=-1)
         assert isinstance(both, Tensor)
-        h = finish(linear(both, part(params, f"{FEATURE}join.")))
+        h = active(linear(both, part(params, f"{FEATURE}join.")), last, dropout)
         return few_outputs(h, part(params, READOUT))

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from fedgkd.clients import ClientBatch, GraphBatch, Tensors
-from fedgkd.models import Model, Network
+from fedgkd.models import Classifier, Network
 
 SPLITS = ("train", "val", "test")
 TRAIN, VAL, TEST = range(len(SPLITS))
 
 
 @torch.no_grad()
-def evaluate(clients: ClientBatch, model: Model, params: Tensors, first: Tensor | None = None) -> Tensors:
+def evaluate(clients: ClientBatch, model: Classifier, params: Tensors, first: Tensor | None = None) -> Tensors:
     """``accuracy`` and ``macro_f1``, each ``(clients, splits)``; NaN where a client has no node in a split.
 
     Args:

@@ -15,8 +15,7 @@ from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.clients.mending import NewNodes
 from fedgkd.data.graph import Graph
 from fedgkd.models import Dropout
-from fedgkd.models.mended import FEATURES, GENERATOR, NOISE, MendedNetwork
-from fedgkd.models.network import part
+from fedgkd.models.mended import GENERATOR, NOISE, MendedNetwork
 from fedgkd.settings import setting
 from fedgkd.training.local import classification_loss
 from fedgkd.training.optimiser import Adam
@@ -117,20 +116,20 @@ class Lessons:
         """The sum of the three losses of each client."""
         z, missing = model.encode(params, self.graph, self._dropout)
         # As many neighbours as are missing, so that their features are learnt whatever the predicted number.
-        logits = model.classify(params, model.mend(params, self.graph, z, self._counts), self._dropout)
-        features = self.feature_loss(part(params, FEATURES), model.new_codes(params, z, self._new))
-        return self.count_loss(missing) + features + classification_loss(self.graph, logits)
+        mended, training = model.mend(params, self.graph, z, self._new), self.graph.training
+        logits = model.classify(params, mended, self._dropout, training.structure)
+        features = self.feature_loss(mended.head, mended.codes)
+        return self.count_loss(missing) + features + classification_loss(training, logits)
 
     def count_loss(self, missing: Tensor) -> Tensor:
         """Smooth L1 distance of the predicted numbers of missing neighbours, the mean over the visible nodes."""
         each = smooth_l1_loss(missing, self._counts.to(missing.dtype), reduction="none") * self.graph.present
         return each.sum(dim=1) / self.graph.present.sum(dim=1)
 
-    def feature_loss(self, head: Tensors, codes: Tensor) -> Tensor:
+    def feature_loss(self, head: Tensor, codes: Tensor) -> Tensor:
         r"""Squared distance to the nearest hidden neighbour, as a share of the mean square of the client's features.
 
-        A generated feature vector is :math:`cF` with the head :math:`F`, its bias as the last row, and a code :math:`c`
-        that ends in 1. In
+        A generated feature vector is :math:`cF` with the head :math:`F` and a code :math:`c`. In
 
         .. math:: \lVert cF - x \rVert^2 = c F F^\top c^\top - 2 c F x^\top + \lVert x \rVert^2
 
@@ -138,13 +137,16 @@ class Lessons:
         """
         clients, width, _ = codes.shape
         rows = self._new.real
-        full = torch.cat([head["weight"], head["bias"]], dim=1)
-        codes = torch.cat([codes, torch.ones_like(codes[..., :1])], dim=-1)
-        own = (codes @ (full @ full.transpose(1, 2)) * codes).sum(-1).flatten()[rows]
-        seen = self._whole.features.product(full.transpose(1, 2)).flatten(0, 1)
-        made, squares = codes.flatten(0, 1)[rows], self._squares.flatten()
-        others = [squares[node] - 2 * (made * seen[node]).sum(-1) for node in self._candidates.unbind(1)]
-        distance = own + torch.stack(others, dim=1).amin(dim=1)
+        own = (codes @ (head @ head.transpose(1, 2)) * codes).sum(-1).flatten()[rows]
+        seen = self._whole.features.product(head.transpose(1, 2)).flatten(0, 1)
+        made, squares = codes.flatten(0, 1).index_select(0, rows), self._squares.flatten()
+
+        def other(node: Tensor) -> Tensor:
+            return squares[node] - 2 * (made * seen.index_select(0, node)).sum(-1)
+
+        with torch.no_grad():
+            nearest = torch.stack([other(node) for node in self._candidates.unbind(1)], dim=1).argmin(dim=1)
+        distance = own + other(self._candidates.gather(1, nearest.unsqueeze(1)).squeeze(1))
         return distance.new_zeros(clients).index_add(0, rows // width, distance) / self._feature_scale
 
 

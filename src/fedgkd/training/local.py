@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fedgkd.clients import ClientBatch, GraphBatch, Tensors, all_finite
+from fedgkd.clients import ClientBatch, Tensors, all_finite
+from fedgkd.clients.graphs import TrainingNodes
 from fedgkd.errors import SettingError
-from fedgkd.models import Drop, Dropout, Model
+from fedgkd.models import Classifier, Drop, Dropout, Model
 from fedgkd.models.gcn import GCNStep
 from fedgkd.models.masked import MASK
 from fedgkd.training.by_hand import train_by_hand
@@ -76,18 +77,22 @@ def local_round(
     received = {name: download[name] if name in download else tensor.clone() for name, tensor in params.items()}
     pull = {name: proximal for name in params if proximal and name in download and model.trains(name)}
     l1 = {name: mask_l1 for name in params if mask_l1 and name.startswith(MASK)}
+    classifier: Classifier = model
     if GCNStep.fits(model) and penalty is None:
         losses, scores, first = train_by_hand(clients, params, received, model, settings, pull, l1)
     else:
-        scores, first = evaluate(clients, model, received), None
-        losses = _train(clients, params, received, model, settings, pull, l1, penalty)
+        with clients.timed("training"):
+            classifier = model.settled(received, clients.graph)
+        scores, first = evaluate(clients, classifier, received), None
+        trained = [name for name in params if model.trains(name)]
+        losses = _train(clients, params, received, classifier, trained, settings, pull, l1, penalty)
     lost = ~losses.isfinite()
     if lost.any():
         _recover(clients, params, received, lost)
         first = None
     # By a loss that is not a number the server knows whom to keep out.
     report = named("received", scores) | {"loss": losses.masked_fill(lost, torch.nan)}
-    report |= named("trained", evaluate(clients, model, params, first))
+    report |= named("trained", evaluate(clients, classifier, params, first))
     report["nodes"] = clients.graph.num_scored.double()
     clients.received = received
     return {name: tensor for name, tensor in params.items() if shares(name)} | report
@@ -97,7 +102,8 @@ def _train(
     clients: ClientBatch,
     params: Tensors,
     anchor: Tensors,
-    model: Model,
+    classifier: Classifier,
+    trained: Sequence[str],
     settings: TrainingSettings,
     pull: Mapping[str, float],
     l1: Mapping[str, float],
@@ -109,10 +115,10 @@ def _train(
         for name, tensor in params.items():
             tensor.copy_(anchor[name])
         dropout = Dropout(clients, settings.dropout)
-        leaves = {name: tensor.requires_grad_() for name, tensor in params.items() if model.trains(name)}
+        leaves = {name: params[name].requires_grad_() for name in trained}
         losses = torch.empty(0)
         for _ in range(settings.local_epochs):
-            losses = training_loss(clients, model, params, dropout)
+            losses = training_loss(clients, classifier, params, dropout)
             total = losses if penalty is None else losses + penalty(params, anchor)
             grads = dict(zip(leaves, torch.autograd.grad(total.sum(), list(leaves.values())), strict=True))
             with torch.no_grad():
@@ -127,17 +133,17 @@ def _train(
     return losses.detach().masked_fill(~all_finite(params), torch.nan)
 
 
-def training_loss(clients: ClientBatch, model: Model, params: Tensors, dropout: Drop | None) -> Tensor:
+def training_loss(clients: ClientBatch, model: Classifier, params: Tensors, dropout: Drop | None) -> Tensor:
     """Mean cross-entropy over each client's training nodes: ``(clients,)``."""
-    return classification_loss(clients.graph, model(params, clients.graph, dropout))
+    training = clients.graph.training
+    return classification_loss(training, model(params, clients.graph, dropout, training.structure))
 
 
-def classification_loss(graph: GraphBatch, logits: Tensor) -> Tensor:
-    """Mean cross-entropy of ``logits`` over each client's training nodes: ``(clients,)``."""
-    nodes, owner = graph.train_nodes
-    each = cross_entropy(logits.flatten(0, 1)[nodes], graph.y.flatten()[nodes], reduction="none")
-    total = each.new_zeros(len(logits)).index_add(0, owner, each)
-    return total / torch.bincount(owner, minlength=len(logits))
+def classification_loss(training: TrainingNodes, logits: Tensor) -> Tensor:
+    """Mean cross-entropy of the training nodes' logits: ``(clients,)``; NaN for a client without any."""
+    each = cross_entropy(logits.transpose(1, 2), training.y, reduction="none")
+    losses = (each * training.weights).sum(dim=1)
+    return losses.masked_fill(training.weights.sum(dim=1) == 0, torch.nan)
 
 
 def _recover(clients: ClientBatch, params: Tensors, received: Tensors, lost: Tensor) -> None:
