@@ -14,7 +14,7 @@ from torch_geometric.nn import GCNConv
 from fedgkd.algorithms import REPORT
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.models import MaskedNetwork, Network
+from fedgkd.models import MaskedNetwork, MendedNetwork, Model, Network, TwoChannel
 from fedgkd.models.masked import MASK
 from fedgkd.training import TrainingSettings, local_round
 from fedgkd.training.local import personal_model, start_clients, training_loss
@@ -258,3 +258,21 @@ def test_a_round_of_some_clients_is_as_a_round_of_all_for_them() -> None:
     for name, tensor in some.state.items():
         np.testing.assert_allclose(tensor[[0, 2]], everybody.state[name][[0, 2]], rtol=1e-4, atol=1e-6)
         assert tensor[1].equal(start(*graphs).state[name][1])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [NETWORK, Network("sage", 6, 5, 2, 3), TwoChannel("gcn", 6, 5, 2, 3, 4, 3), MendedNetwork(6, 5, 2, 3)],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_client_without_training_nodes_keeps_what_it_received(model: Model) -> None:
+    other = random_graph(12, 6, 3)
+    nobody = np.zeros(12, bool)
+    alone = replace(other, train_mask=nobody, val_mask=~nobody, test_mask=nobody)
+    for graphs in ([alone], [alone, other]):
+        clients = ClientBatch(range(len(graphs)), graphs, seed=0)
+        start_clients(clients, model)
+        before = {name: tensor.clone() for name, tensor in personal_model(clients).items()}
+        upload = local_round(clients, {}, model, TrainingSettings(local_epochs=2, dropout=0.5), everything)
+        assert upload["loss"].isnan().tolist() == [True, False][: len(graphs)]
+        assert all(upload[name][0].equal(tensor[0]) for name, tensor in before.items())

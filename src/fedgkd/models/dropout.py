@@ -52,5 +52,5 @@ class Dropout:
         for row, rows, draw in zip(bits, counts, self._streams, strict=True):
             entries = rows * row.shape[1]
             words = draw.bit_generator.random_raw(-(-entries // 4))
-            row[:rows] = words.view(np.int16)[:entries].reshape(rows, -1)
+            row[:rows] = words.view(np.int16)[:entries].reshape(rows, row.shape[1])
         return torch.from_numpy(bits).to(self._device)
