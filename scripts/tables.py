@@ -14,6 +14,7 @@ from fedgkd.reporting.tables import NOTHING, OURS, Table, overviews, standing
 ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = {"cora": "Cora", "citeseer": "CiteSeer", "photo": "Photo", "pubmed": "PubMed", "computers": "Computers"}
 SUMMARY_HEAD = "| | clients | FedGKD | best other | Centralised | FedGKD, as published |\n|---|---|---|---|---|---|\n"
+BACKBONE_HEAD = "| | clients | FedSage | FedGKD with GraphSAGE | FedGKD with a GCN |\n|---|---|---|---|---|\n"
 
 
 def records(*graphs: str) -> tuple[Cell, ...]:
@@ -40,18 +41,38 @@ def _short(table: Table) -> str:
 
 
 def findings_page(page: str) -> str:
-    """The same with the table of FedGKD beside the best other method, and the sentence below it."""
-    before, head, after = page.partition(SUMMARY_HEAD)
-    assert head, f"docs/findings.md has no table that begins with {SUMMARY_HEAD!r}"
-    cells = records(*GRAPHS)
-    rest = after.partition("\n\n")[2].partition("\n")[2]
-    return f"{before}{head}{''.join(_summary_rows(cells))}\n{' '.join(standing(cells))}\n{rest}"
+    """The same with its table of FedGKD beside the best other method, the sentence below it, and GraphSAGE's table."""
+    cells = _by_graph(records(*GRAPHS))
+    standings = " ".join(standing(cells))
+    page = _with_table(page, SUMMARY_HEAD, [*map(_summary_row, cells), "\n", standings + "\n"])
+    plain = {cell.key: cell for cell in cells}
+    return _with_table(
+        page, BACKBONE_HEAD, [_backbone_row(cell, plain[cell.key]) for cell in _by_graph(records("graphsage"))]
+    )
 
 
-def _summary_rows(cells: Sequence[Cell]) -> list[str]:
+def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
+    """The same with as many other lines below that head."""
+    before, head, after = page.partition(head)
+    assert head, f"docs/findings.md has no table that begins with {head!r}"
+    return before + head + "".join(lines) + re.sub(r"\A(\|.*\n)*(\nFedGKD is first .*\n)?", "", after)
+
+
+def _by_graph(cells: Sequence[Cell]) -> list[Cell]:
     """In the order of the graphs, not of settings."""
     order = list(GRAPHS)
-    return [_summary_row(cell) for cell in sorted(cells, key=lambda cell: order.index(cell.dataset))]
+    return sorted(cells, key=lambda cell: order.index(cell.dataset))
+
+
+def _backbone_row(sage: Cell, plain: Cell) -> str:
+    by_name = {entry.method.algorithm: entry.mean() for entry in plain.entries}
+    rivals = [by_name["fedsage"], sage.entries[0].mean()]
+    figures = [f"**{100 * mean:.1f}**" if mean == max(rivals) else f"{100 * mean:.1f}" for mean in rivals]
+    return f"| {_place(sage)} | {' | '.join(figures)} | {100 * by_name[OURS]:.1f} |\n"
+
+
+def _place(cell: Cell) -> str:
+    return f"{GRAPHS[cell.dataset]}{', overlapping' if cell.setting == 'overlapping' else ''} | {cell.clients}"
 
 
 def _summary_row(cell: Cell) -> str:
@@ -64,8 +85,7 @@ def _summary_row(cell: Cell) -> str:
     figures[best] = f"**{figures[best]}**"
     figures[1] += f" {other.method.title}"
     figures += [f"{100 * oracle.mean():.1f}" if oracle else NOTHING, f"{paper.mean:.1f}" if paper else NOTHING]
-    place = GRAPHS[cell.dataset] + (", overlapping" if cell.setting == "overlapping" else "")
-    return f"| {place} | {cell.clients} | {' | '.join(figures)} |\n"
+    return f"| {_place(cell)} | {' | '.join(figures)} |\n"
 
 
 PAGES = {"tables.md": tables_page, "findings.md": findings_page}
