@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from scripts.tables import PAGES, ROOT, findings_page
@@ -16,7 +14,7 @@ def test_the_tables_of_a_page_are_those_of_the_records(name: str) -> None:
 
 
 def test_a_changed_figure_is_put_right() -> None:
-    page = Path(ROOT / "docs" / "findings.md").read_text()
+    page = (ROOT / "docs" / "findings.md").read_text()
     changed = page.replace("| Cora | 5 | **84.3** |", "| Cora | 5 | **94.3** |")
     assert changed != page
     assert findings_page(changed) == page

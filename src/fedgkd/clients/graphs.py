@@ -287,8 +287,8 @@ class TrainingNodes:
 
     def __init__(self, graph: GraphBatch) -> None:
         nodes = [mask.nonzero()[0] for mask in graph.splits[:, 0].cpu().numpy()]
-        self.counts = [len(rows) for rows in nodes]
         self.structure = graph.structure.at(nodes)
+        self.counts = self.structure.counts
         shape = (len(nodes), max(self.counts))
         y, weights = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for client, rows in enumerate(nodes):
