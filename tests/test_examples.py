@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fedgkd import ServerRound
+from fedgkd.models import Network
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 needs_data = pytest.mark.skipif(
@@ -42,6 +45,17 @@ def test_new_algorithm(tmp_path: Path) -> None:
     lines = [line.split() for line in run_example("new_algorithm.py", tmp_path)]
     assert [name for name, _ in lines] == ["fedavg", "__main__:KeepAShare"]
     assert all(float(accuracy.removesuffix("%")) > 70 for _, accuracy in lines)
+
+
+def test_known_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from known_groups import KnownGroups, KnownGroupsSettings
+
+    algorithm = KnownGroups(KnownGroupsSettings(group_size=2), Network("gcn", 2, 1, 1, 2), num_clients=5, seed=0)
+    first, *_, absent, alone = algorithm.server_step({}, ServerRound(1, (0, 1, 3, 4))).weights.tolist()
+    assert first == pytest.approx([0.4, 0.4, 0.1, 0.1])
+    assert absent == pytest.approx([1 / 9, 1 / 9, 2 / 3, 1 / 9]), "without a mate the others' shares grow"
+    assert alone == pytest.approx([1 / 9, 1 / 9, 1 / 9, 2 / 3])
 
 
 def test_a_new_algorithm_takes_under_forty_lines() -> None:

@@ -41,6 +41,37 @@ def test_local_square_uniform() -> None:
     assert row_softmax(kernel_matrix(relation, "uniform"), 3.0).tolist() == [[0.25] * 4] * 4
 
 
+def _groups(n: int, size: int, inside: float, outside: float) -> torch.Tensor:
+    """Groups of clients that are more alike than the others."""
+    group = torch.arange(n) // size
+    same = (group[:, None] == group).double()
+    return (outside + (inside - outside) * same).fill_diagonal_(1.0)
+
+
+def test_centred_equals_scipy() -> None:
+    relation = _relation(6).numpy()
+    centring = np.eye(6) - 1 / 6
+    grown = expm(0.7 * centring @ relation @ centring)
+    expected = grown / np.sqrt(np.outer(np.diag(grown), np.diag(grown)))
+    np.testing.assert_allclose(kernel_matrix(torch.from_numpy(relation), "centred", 0.7), expected, rtol=1e-10)
+
+
+def test_centred_does_not_see_what_all_have_in_common() -> None:
+    relation = _relation(6)
+    torch.testing.assert_close(kernel_matrix(0.5 + 0.5 * relation, "centred", 2.0), kernel_matrix(relation, "centred"))
+
+
+@pytest.mark.parametrize("n", [10, 30, 50])
+def test_centred_gives_to_the_group_whatever_the_number_of_clients(n: int) -> None:
+    """The paper's does not: with a τ that is small enough for many clients, strangers count as much."""
+    relation = _groups(n, 5, inside=0.98, outside=0.4)
+    group, strangers = slice(1, 5), slice(5, None)
+    q = row_softmax(kernel_matrix(relation, "centred", 1.0), 3.0)[0]
+    assert q[0] > q[group].max() > 5 * q[strangers].max()
+    papers = row_softmax(kernel_matrix(relation, "exponential", 0.05), 3.0)[0]
+    assert papers[group].max() < 1.2 * papers[strangers].max()
+
+
 def test_tau_zero_is_nearly_fedavg_and_large_tau_is_personal() -> None:
     relation = torch.eye(4) + 0.1 * (1 - torch.eye(4))
     nearly = row_softmax(kernel_matrix(relation, "exponential", 1e-9, identity_term=False), 3.0)

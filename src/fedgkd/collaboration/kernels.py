@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedgkd.errors import SettingError
 
-KERNELS = ("exponential", "local", "square", "uniform", "effective_resistance")
+KERNELS = ("exponential", "centred", "local", "square", "uniform", "effective_resistance")
 
 # exp(600) ≈ 1e260 is still finite and its differences are already far beyond what a softmax can tell apart.
 _LARGEST_EXPONENT = 600.0
@@ -20,14 +20,18 @@ def kernel_matrix(
 
     Args:
         relation: Symmetric, ones on the diagonal.
-        kernel: ``exponential`` :math:`e^{\tau R}`; ``local`` :math:`R`; ``square`` :math:`R^2`; ``uniform`` all equal;
-            ``effective_resistance`` :math:`1 / (1 + \Omega)` in the network with edge weights :math:`\max(r_{ij}, 0)`.
+        kernel: ``centred`` :math:`e^{\tau JRJ}` with ones on the diagonal, where :math:`J` takes away what a client has
+            in common with all; ``exponential`` :math:`e^{\tau R}`; ``local`` :math:`R`; ``square`` :math:`R^2`;
+            ``uniform`` all equal; ``effective_resistance`` :math:`1 / (1 + \Omega)` in the network with edge weights
+            :math:`\max(r_{ij}, 0)`.
         tau: Temperature of the exponential.
         identity_term: Whether the exponential's series starts at κ = 0; off, the result is :math:`e^{\tau R} - I`.
         normalise: Divide :math:`s_{ij}` by :math:`\sqrt{s_{ii} s_{jj}}`, so that the scale does not grow with n.
     """
     relation = relation.double()
-    if kernel == "exponential":
+    if kernel == "centred":
+        similarity = _normalised(_exponential(_centred(relation), tau, identity_term))
+    elif kernel == "exponential":
         similarity = _exponential(relation, tau, identity_term)
     elif kernel == "local":
         similarity = relation
@@ -61,6 +65,15 @@ def effective_resistance(relation: Tensor) -> Tensor:
     connected = (vectors[:, null] @ vectors[:, null].T).abs() > 1e-9
     resistance[~connected] = torch.inf
     return resistance
+
+
+def _centred(relation: Tensor) -> Tensor:
+    """Without the means of its rows and columns: what is left says who is nearer to whom than to the others.
+
+    The larger the number of clients, the more of a relation is what all of them share. It would fill the exponential.
+    """
+    without = relation - relation.mean(dim=0, keepdim=True)
+    return without - without.mean(dim=1, keepdim=True)
 
 
 def _exponential(relation: Tensor, tau: float, identity_term: bool) -> Tensor:

@@ -80,6 +80,11 @@ def _grid_of_the_paper(setting: str) -> Study:
     return _one(setting, PAPER[setting])
 
 
+def _kernel(kernel: str) -> Values:
+    """The centred one has a τ of its own: with a small one it is the identity."""
+    return {"kernel": kernel, "tau": 1.0} if kernel == "centred" else {"kernel": kernel}
+
+
 VARIANT = "variant"
 
 RELATION_VARIANTS: dict[str, Values] = {
@@ -108,7 +113,7 @@ RELATION_VARIANTS: dict[str, Values] = {
 
 STUDIES = {
     "preset": _one("preset", PRESETS, beside=("fedpub",)),
-    "kernel": _one("kernel", KERNELS, beside=("fedpub",)),
+    "kernel": Study("kernel", {kernel: _kernel(kernel) for kernel in KERNELS}, beside=("fedpub",)),
     "gamma": _grid_of_the_paper("gamma"),
     "tau_s": _grid_of_the_paper("tau_s"),
     "tau": _grid_of_the_paper("tau"),
