@@ -17,7 +17,8 @@ from tests.reporting.written import write_comparison, write_run, write_study
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(text) for text in file.read_text().splitlines()]
+    """The runs, without the line of defaults before them."""
+    return [json.loads(text) for text in file.read_text().splitlines()[1:]]
 
 
 def test_what_a_line_keeps(tmp_path: Path) -> None:
@@ -140,12 +141,12 @@ def test_variants_of_several_settings_keep_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("{", "line 2 is not JSON"),
-        ("[]", "line 2 is not a run"),
-        ("{}", "line 2 has no algorithm"),
-        ({"rounds": "many"}, 'line 2: rounds cannot be "many"'),
-        ({"per_client": "1/2 1/0 1/2"}, "line 2 has a strange per_client"),
-        ({"per_client": "1/2"}, "line 2 has 1 accuracies in per_client for 3 clients"),
+        ("{", "line 3 is not JSON"),
+        ("[]", "line 3 is not a run"),
+        ("{}", "line 3 has no algorithm"),
+        ({"rounds": "many"}, 'line 3: rounds cannot be "many"'),
+        ({"per_client": "1/2 1/0 1/2"}, "line 3 has a strange per_client"),
+        ({"per_client": "1/2"}, "line 3 has 1 accuracies in per_client for 3 clients"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, change: str | dict[str, Any], sentence: str) -> None:
@@ -158,6 +159,40 @@ def test_a_damaged_line_is_named(tmp_path: Path, change: str | dict[str, Any], s
         read_collected(file)
     with pytest.raises(RunError, match=sentence):
         collect([tmp_path / "runs"], file)
+
+
+def test_a_version_with_other_defaults_reads_the_same_settings(tmp_path: Path) -> None:
+    """And leaves them as they are when it collects more into the file."""
+    file = tmp_path / "cora.jsonl"
+    write_run(tmp_path / "runs" / "a", tau=0.5)
+    collect([tmp_path / "runs"], file)
+    head, run = (json.loads(text) for text in file.read_text().splitlines())
+    assert head["defaults"]["fedgkd"]["lr"] == 0.01
+    assert {"threads", "seed", "dataset", "algorithm"}.isdisjoint(head["defaults"]["fedgkd"])
+    head["defaults"]["fedgkd"] |= {"lr": 0.2, "tau_s": 7.0}  # what that version had where its runs say nothing
+    file.write_text(json.dumps(head) + "\n" + json.dumps(run) + "\n")
+    wanted = {"lr": 0.2, "tau_s": 7.0, "tau": 0.5}
+    assert {name: read_collected(file).runs[0].settings[name] for name in wanted} == wanted
+    write_run(tmp_path / "more" / "b", "local")
+    assert collect([tmp_path / "more"], file) == Collected(2, new=1, changed=0)
+    assert {name: read_collected(file).runs[0].settings[name] for name in wanted} == wanted
+    assert lines(file)[0]["settings"] == {"rounds": 10, **wanted}
+
+
+def test_a_file_without_defaults_is_of_this_version(tmp_path: Path) -> None:
+    file = tmp_path / "cora.jsonl"
+    write_run(tmp_path / "runs" / "a", tau=0.5)
+    collect([tmp_path / "runs"], file)
+    before = read_collected(file).runs
+    file.write_text(file.read_text().partition("\n")[2])
+    assert read_collected(file).runs == before
+
+
+@pytest.mark.parametrize("defaults", [[], {"fedgkd": 1}])
+def test_damaged_defaults(tmp_path: Path, defaults: Any) -> None:
+    (tmp_path / "cora.jsonl").write_text(json.dumps({"defaults": defaults}) + "\n")
+    with pytest.raises(RunError, match="line 1 does not say the defaults of every algorithm; get"):
+        read_collected(tmp_path / "cora.jsonl")
 
 
 def test_an_empty_file(tmp_path: Path) -> None:

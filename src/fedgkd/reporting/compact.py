@@ -3,8 +3,9 @@
 A line keeps the figures of ``result.json`` under their names there, the settings that differ from the algorithm's
 defaults, and the quality of the relation at a few rounds. The clients' accuracies are fractions of their test nodes
 (``37/48``), which are exact, so that tests of significance come out as they do from the folders. Lines are sorted, and
-a run takes the place of an earlier one of the same cell, so that a file changes only where its runs did. Rounds,
-relation matrices and models stay behind in the folders.
+a run takes the place of an earlier one of the same cell, so that a file changes only where its runs did. The first line
+says what the defaults were, since those of another version may be others. Rounds, relation matrices and models stay
+behind in the folders.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ _KEPT = (
     "versions",
     "per_client",
 )
+_DEFAULTS = "defaults"
 _KINDS = {name: kind for name, kind in FIGURES.items() if name in _KEPT} | {"per_client": str, "settings": dict}
 
 Line = dict[str, Any]
@@ -70,18 +73,17 @@ def collect(folders: Sequence[Path], out: Path) -> Collected:
     Raises:
         RunError: If there is no finished run, two runs are of one cell, or a file is damaged.
     """
-    before = {_cell(line): line for line in _read(out)} if out.exists() else {}
+    before = {_cell(line): _short(line) for line in _read(out)} if out.exists() else {}
     found: dict[tuple[Any, ...], Line] = {}
     names: dict[tuple[Any, ...], Path] = {}
     for run in (run for folder in folders for run in _runs(folder)):
-        line = _line(run)
+        line = _short(_line(run))
         cell = _cell(line)
         if found.setdefault(cell, line) != line:
             raise RunError(f"{names[cell]} and {run.folder} are runs of one cell; collect them into different files")
         names[cell] = run.folder
     lines = before | found
-    text = "".join(json.dumps(lines[cell], separators=(",", ":")) + "\n" for cell in sorted(lines))
-    atomic_write_text(out, text, RunError)
+    _write(out, [lines[cell] for cell in sorted(lines)])
     changed = sum(before[cell] != line for cell, line in found.items() if cell in before)
     return Collected(len(lines), len(lines) - len(before), changed)
 
@@ -113,7 +115,7 @@ def _line(run: FinishedRun) -> Line:
     line = {name: run.result[name] for name in _KEPT}
     line["per_client"] = " ".join(map(_fraction, run.result["per_client"]))
     line["partition_hash"] = run.result["partition_hash"][:_HASH_DIGITS]
-    line["settings"] = _changes(run)
+    line["settings"] = {name: value for name, value in run.settings.items() if name not in _immaterial()}
     if quality := _quality(run):
         line["relation_quality"] = quality
     if run.study:
@@ -132,24 +134,44 @@ def _fraction(share: float | None) -> str:
     return _NO_NODES if share is None else str(Fraction(share).limit_denominator(_MOST_NODES))
 
 
-def _changes(run: FinishedRun) -> dict[str, Any]:
-    from fedgkd.experiments.grid import IMMATERIAL
+def _write(file: Path, lines: Sequence[Line]) -> None:
+    defaults = {algorithm: _told(algorithm) for algorithm in sorted({line["algorithm"] for line in lines})}
+    texts = [json.dumps(part, separators=(",", ":")) + "\n" for part in ({_DEFAULTS: defaults}, *lines)]
+    atomic_write_text(file, "".join(texts), RunError)
 
-    usual = _usual(run.result)
-    return {
-        name: value
-        for name, value in run.settings.items()
-        if name not in IMMATERIAL and (name not in usual or usual[name] != value)
-    }
+
+def _told(algorithm: str) -> dict[str, Any]:
+    """The defaults that a line does without."""
+    return {name: value for name, value in _defaults(algorithm).items() if name not in (*_immaterial(), *_SAID)}
+
+
+def _short(line: Line) -> Line:
+    """The same with those settings that do not go without saying."""
+    usual = _usual(line)
+    changes = {name: value for name, value in line["settings"].items() if name not in usual or usual[name] != value}
+    return line | {"settings": changes}
+
+
+_SAID = {"algorithm": "algorithm", "dataset": "dataset", "clients": "clients", "partition": "setting", "seed": "seed"}
+"""The settings that a result has, and what it calls them."""
 
 
 def _usual(result: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run of which nothing is said but what it is."""
+    return _defaults(result["algorithm"]) | {name: result[figure] for name, figure in _SAID.items()}
+
+
+@cache
+def _defaults(algorithm: str) -> dict[str, Any]:
     from fedgkd.experiments.config import make_config
 
-    place = {"dataset": "dataset", "clients": "clients", "partition": "setting", "seed": "seed"}
-    defaults = make_config(("run", {"algorithm": result["algorithm"]})).values()
-    return defaults | {name: result[figure] for name, figure in place.items()}
+    return make_config(("run", {"algorithm": algorithm})).values()
+
+
+def _immaterial() -> tuple[str, ...]:
+    from fedgkd.experiments.grid import IMMATERIAL
+
+    return IMMATERIAL
 
 
 def _quality(run: FinishedRun) -> dict[str, float]:
@@ -175,26 +197,46 @@ def _read(file: Path) -> Iterator[Line]:
         raise RunError(
             f"{file} cannot be read ({error}); give a folder of runs, or a file of fedgkd collect"
         ) from error
+    defaults: dict[str, dict[str, Any]] = {}
     for number, text in enumerate(texts, 1):
-        yield _parsed(text, f"{file}, line {number}")
+        where = f"{file}, line {number}"
+        line = _parsed(text, where)
+        if number == 1 and _DEFAULTS in line:
+            defaults = _checked_defaults(line[_DEFAULTS], where)
+        else:
+            _check(line, where)
+            yield line | {"settings": defaults.get(line["algorithm"], {}) | line["settings"]}
+
+
+_REMEDY = "remove the line, and collect its run again"
 
 
 def _parsed(text: str, where: str) -> Line:
-    remedy = "remove the line, and collect its run again"
     try:
         line = json.loads(text)
     except json.JSONDecodeError as error:
-        raise RunError(f"{where} is not JSON ({error.msg}); {remedy}") from error
+        raise RunError(f"{where} is not JSON ({error.msg}); {_REMEDY}") from error
     if not isinstance(line, dict):
-        raise RunError(f"{where} is not a run; {remedy}")
-    check_figures(where, line, _KINDS, remedy)
+        raise RunError(f"{where} is not a run; {_REMEDY}")
+    return line
+
+
+def _checked_defaults(defaults: Any, where: str) -> dict[str, dict[str, Any]]:
+    if isinstance(defaults, dict) and all(isinstance(values, dict) for values in defaults.values()):
+        return defaults
+    raise RunError(
+        f"{where} does not say the defaults of every algorithm; get the file anew, or collect its runs again"
+    )
+
+
+def _check(line: Line, where: str) -> None:
+    check_figures(where, line, _KINDS, _REMEDY)
     try:
         shares = _shares(line)
     except (ValueError, ZeroDivisionError) as error:
-        raise RunError(f"{where} has a strange per_client ({error}); {remedy}") from error
+        raise RunError(f"{where} has a strange per_client ({error}); {_REMEDY}") from error
     if len(shares) != line["clients"]:
-        raise RunError(f"{where} has {len(shares)} accuracies in per_client for {line['clients']} clients; {remedy}")
-    return line
+        raise RunError(f"{where} has {len(shares)} accuracies in per_client for {line['clients']} clients; {_REMEDY}")
 
 
 def _shares(line: Line) -> list[float | None]:
