@@ -13,6 +13,7 @@ from fedgkd.reporting.tables import (
     Table,
     Value,
     comparison_tables,
+    distances,
     overviews,
     runs_table,
     standing,
@@ -127,6 +128,19 @@ def test_how_fedgkd_stands(tmp_path: Path) -> None:
     assert standing(read_report(tmp_path).comparison.cells) == [
         "FedGKD is first in 1 of 2 cells; significantly behind the best in 1; at or above the paper's number in 1 of 2."
     ]
+
+
+def test_the_mean_distance_to_the_best_of_every_cell(tmp_path: Path) -> None:
+    accuracies = {3: {"fedgkd": 0.8, "local": 0.7, "centralised": 0.9}, 4: {"fedgkd": 0.6, "local": 0.8, "fedavg": 0.5}}
+    for clients, methods in accuracies.items():
+        for method, accuracy in methods.items():
+            write_run(tmp_path / f"{method}-{clients}", method, per_client=[accuracy] * clients)
+    write_run(tmp_path / "alone", "local", per_client=[0.9] * 5)
+    cells = read_report(tmp_path).comparison.cells
+    assert distances(cells) == [
+        "Mean distance to the best of 2 cells, in points: Local 5.00, FedGKD 10.00, FedAvg 30.00 (1)."
+    ]
+    assert distances(cells[:1]) == []
 
 
 def test_an_oracle_has_no_traffic(tmp_path: Path) -> None:

@@ -75,13 +75,14 @@ def tables(
     from fedgkd.reporting.comparison import with_gaps
     from fedgkd.reporting.formats import to_latex, to_markdown
     from fedgkd.reporting.report import read_report
-    from fedgkd.reporting.tables import overviews, standing, study_table, summary_frame
+    from fedgkd.reporting.tables import distances, overviews, standing, study_table, summary_frame
 
     found = read_report(*paths)
     print_warnings(found)
     tables_ = overviews(with_gaps(found.comparison))
     shown = [*tables_, *map(study_table, found.studies)]
-    summary = standing(found.comparison.cells) if len(tables_) > 1 else []  # a single table says it itself
+    cells = found.comparison.cells
+    summary = [*standing(cells), *distances(cells)] if len(tables_) > 1 else []  # a single table says it itself
     if format_ is Format.CSV:
         typer.echo(summary_frame(found.comparison, found.studies).to_csv(index=False), nl=False)
     elif format_ is Format.LATEX:

@@ -230,6 +230,25 @@ def _standing(title: str, rows: Sequence[Summary]) -> str:
     )
 
 
+def distances(cells: Sequence[Cell]) -> list[str]:
+    """How far below the best each ranked method is on average, in a sentence; none where it would be of one cell."""
+    means = [{entry.method.title: entry.mean() for entry in cell.rivals} for cell in cells]
+    known = [{title: mean for title, mean in of_cell.items() if not math.isnan(mean)} for of_cell in means]
+    contested = [of_cell for of_cell in known if len(of_cell) > 1]
+    if len(contested) < 2:
+        return []
+    behind: dict[str, list[float]] = {}
+    for of_cell in contested:
+        for title, mean in of_cell.items():
+            behind.setdefault(title, []).append(max(of_cell.values()) - mean)
+    nearest_first = sorted(behind.items(), key=lambda item: statistics.fmean(item[1]))
+    listed = [
+        f"{title} {percent(statistics.fmean(gaps))}{_of_fewer(len(gaps), len(contested))}"
+        for title, gaps in nearest_first
+    ]
+    return [f"Mean distance to the best of {len(contested)} cells, in points: {', '.join(listed)}."]
+
+
 def _accuracies(cell: Cell) -> Table:
     rows = summarise(cell)
     fields = [
@@ -383,7 +402,12 @@ def _printed(row: Summary | None) -> str:
 def _mean_rank(ranks: Sequence[int], cells: int) -> str:
     if not ranks:
         return NOTHING
-    return f"{statistics.fmean(ranks):.2f}" + (f" ({len(ranks)})" if len(ranks) < cells else "")
+    return f"{statistics.fmean(ranks):.2f}" + _of_fewer(len(ranks), cells)
+
+
+def _of_fewer(cells: int, all_cells: int) -> str:
+    """How many cells a figure is of, where it is not all."""
+    return f" ({cells})" if cells < all_cells else ""
 
 
 def _seeds_note(cells: Sequence[Cell]) -> str:
