@@ -201,7 +201,20 @@ def test_a_hopeless_trial_is_pruned(graphs: Path, tmp_path: Path, monkeypatch: p
     rounds: list[int] = []
     outcome = tune(tuning, tmp_path / "out", watch=Watch(on_round=lambda done, record: rounds.append(record["round"])))
     assert (outcome.complete, outcome.pruned, outcome.params) == (1, 1, {"lr": 0.01})
-    assert rounds[50:] == list(range(1, 11)), "ten rounds are never pruned"
+    assert rounds[50:] == list(range(1, 16)), "looked at in round 15, more than ten after its best"
+
+
+def test_a_trial_that_is_behind_and_rises_is_not_pruned(
+    graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune_module, "UNPRUNED_TRIALS", 1)
+    tuning = replace(_tuning(graphs, space={"lr": (0.01, 0.003)}, rounds="25", patience="0"), seeds=1)
+    accuracies: list[float] = []
+    watch = Watch(on_round=lambda done, record: accuracies.append(record["selected"]["accuracy"]["val"]))
+    outcome = tune(tuning, tmp_path / "out", watch=watch)
+    fast, slow = accuracies[:25], accuracies[25:]
+    assert all(behind < ahead for behind, ahead in zip(slow, fast, strict=True))
+    assert (outcome.complete, outcome.pruned) == (2, 0)
 
 
 def test_no_combination_is_tried_twice(graphs: Path, tmp_path: Path) -> None:

@@ -33,14 +33,16 @@ from fedgkd.experiments.locks import locked
 from fedgkd.experiments.proposals import Proposals, combinations, place_of
 from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events, Run
+from fedgkd.experiments.scores import Best
 from fedgkd.experiments.search_spaces import Space
 from fedgkd.settings import NONE
 
 HEARTBEAT_SECONDS, GRACE_SECONDS = 5, 30
 """How often a process says that its trial is alive, and after how long a silent one is taken for dead."""
 
-UNPRUNED_TRIALS, UNPRUNED_ROUNDS, REPORT_EVERY = 5, 10, 5
-"""The first trials, and the first rounds of every trial, are never pruned; then it is looked at every few rounds."""
+UNPRUNED_TRIALS, STALLED_ROUNDS, REPORT_EVERY = 5, 10, 5
+"""The first trials are never pruned, the others only after so many rounds without a new best of their own: who learns
+slowly may still come out ahead. It is looked at every few rounds."""
 
 STUDY_FILE = "study.db"
 
@@ -209,7 +211,7 @@ class _Surplus(Exception):
 
 
 class _Objective:
-    """Mean validation accuracy of a trial's runs; a trial that falls behind the others is pruned between rounds."""
+    """Mean validation accuracy of a trial's runs; one that is behind the others and no longer rises is pruned."""
 
     def __init__(self, tuning: Tuning, data_dir: Path | None, watch: Watch) -> None:
         self._tuning, self._watch = tuning, watch
@@ -230,16 +232,16 @@ class _Objective:
             self._watch.on_end(trial)
 
     def _run(self, config: Config, trial: Trial, scores: Sequence[float]) -> float:
-        best = 0.0
+        best = Best()
 
         def on_round(record: Record) -> None:
-            nonlocal best
             self._watch.on_round(len(scores), record)
-            accuracy = record["selected"]["accuracy"]["val"]
-            best = best if accuracy is None else max(best, accuracy)
-            if record["round"] % REPORT_EVERY == 0:
-                trial.report(float(np.mean([*scores, best])), len(scores) * config.run.rounds + record["round"])
-                if trial.should_prune():
+            number, accuracy = record["round"], record["selected"]["accuracy"]["val"]
+            if accuracy is not None:
+                best.offer(number, accuracy, {})
+            if number % REPORT_EVERY == 0 and best.round:
+                trial.report(float(np.mean([*scores, best.val])), len(scores) * config.run.rounds + number)
+                if best.is_stale(number, STALLED_ROUNDS) and trial.should_prune():
                     raise TrialPruned
 
         run = Run(config, self._federation(federation_settings(config.run)), None, Events(on_round))
@@ -280,7 +282,7 @@ def _open_study(tuning: Tuning, storage: str) -> optuna.Study:
             sampler=Proposals(
                 tuning.space, {name: defaults[name] for name in tuning.space}, tuning.wanted, tuning.seed
             ),
-            pruner=optuna.pruners.MedianPruner(UNPRUNED_TRIALS, UNPRUNED_ROUNDS),
+            pruner=optuna.pruners.MedianPruner(UNPRUNED_TRIALS),
             load_if_exists=True,
         )
         _release_dead(study)
