@@ -1,5 +1,4 @@
-"""The tables and the picture of docs/tables.md and docs/findings.md anew from the records in results/: run it after a
-``collect``."""
+"""The tables and the picture of the pages in docs/ anew from the records in results/: run it after a ``collect``."""
 
 from __future__ import annotations
 
@@ -48,11 +47,15 @@ def _short(table: Table) -> str:
 
 
 def findings_page(page: str) -> str:
-    """The same with the sentences on how FedGKD stands, and GraphSAGE's table."""
+    """The same with the sentences on how FedGKD stands."""
     cells = evidence_cells()
     sentences = " ".join([*standing(cells), *distances(cells)])
-    page = re.sub(r"^FedGKD is first .*", lambda _: sentences, page, flags=re.MULTILINE)
-    plain = {cell.key: cell for cell in cells}
+    return re.sub(r"^FedGKD is first .*", lambda _: sentences, page, flags=re.MULTILINE)
+
+
+def evidence_page(page: str) -> str:
+    """The same with GraphSAGE's table."""
+    plain = {cell.key: cell for cell in evidence_cells()}
     return _with_table(
         page, BACKBONE_HEAD, [_backbone_row(cell, plain[cell.key]) for cell in _by_graph(records("graphsage"))]
     )
@@ -61,7 +64,7 @@ def findings_page(page: str) -> str:
 def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
     """The same with as many other lines below that head."""
     before, head, after = page.partition(head)
-    assert head, f"docs/findings.md has no table that begins with {head!r}"
+    assert head, f"docs/evidence.md has no table that begins with {head!r}"
     return before + head + "".join(lines) + re.sub(r"\A(\|.*\n)*", "", after)
 
 
@@ -77,7 +80,7 @@ def _backbone_row(sage: Cell, plain: Cell) -> str:
     return f"| {place(sage)} | {' | '.join(figures)} | {100 * by_name[OURS]:.1f} |\n"
 
 
-PAGES = {"tables.md": tables_page, "findings.md": findings_page}
+PAGES = {"tables.md": tables_page, "findings.md": findings_page, "evidence.md": evidence_page}
 
 if __name__ == "__main__":
     for name, rebuilt in PAGES.items():
