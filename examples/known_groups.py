@@ -17,7 +17,7 @@ from fedgkd import ClientBatch, Mixing, ServerRound, Tensors, TrainingSettings, 
 class KnownGroupsSettings(TrainingSettings):
     proximal: float = setting(1e-3, "weight of the squared distance to the received model", low=0)
     own_share: float = setting(0.4, "share of a client's own model in its next one", low=0, high=1)
-    group_share: float = setting(0.4, "share of the others of its group", low=0, high=1)
+    group_share: float = setting(2 / 3, "share of the others of its group in the rest", low=0, high=1)
     group_size: int = setting(5, "clients in a row that form a group", low=1)
 
 
@@ -31,7 +31,7 @@ class KnownGroups(fedgkd.Algorithm):
         return local_round(clients, download, self.model, self.settings, self.shares, self.settings.proximal)
 
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
-        own, group = self.settings.own_share, self.settings.group_share
+        own, group = self.settings.own_share, (1 - self.settings.own_share) * self.settings.group_share
         group_of = torch.tensor(server.cohort) // self.settings.group_size
         myself = torch.eye(len(group_of), dtype=torch.float64)
         mates = (group_of[:, None] == group_of).double() - myself
