@@ -13,7 +13,7 @@ from fedgkd.cli import app, console
 from fedgkd.cli.tables import print_report, print_table
 from fedgkd.reporting.report import read_report
 from fedgkd.reporting.tables import Column, Table, Value
-from tests.reporting.written import write_comparison, write_run, write_study
+from tests.reporting.written import write_comparison, write_relation_study, write_run, write_study
 
 
 def fedgkd(*args: str | Path) -> tuple[int, str, str]:
@@ -148,6 +148,15 @@ def test_tables_as_text(collected: Path) -> None:
     assert texts["md"].endswith(f"\n{STANDING}\n")
     assert texts["csv"].startswith("dataset,setting,clients,")
     assert texts["latex"].startswith("% needs \\usepackage{booktabs}\n\\begin{table*}")
+
+
+def test_tables_of_a_relation_study(tmp_path: Path) -> None:
+    write_relation_study(tmp_path / "runs")
+    typed("collect", tmp_path / "runs", "--out", tmp_path / "relation.jsonl")
+    code, out, err = typed("tables", tmp_path / "relation.jsonl", "--format", "md")
+    assert code == 0, err
+    assert "## Relation: Cora, non-overlapping, 3 clients" in out
+    assert "| default | 0.50 | 2.00 | 4.00 | **2.167** | 999876 | 74.00 |" in out
 
 
 def test_collecting_in_json(collected: Path) -> None:

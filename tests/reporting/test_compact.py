@@ -146,6 +146,8 @@ def test_variants_of_several_settings_keep_their_names(tmp_path: Path) -> None:
         ("{}", "line 3 has no algorithm"),
         ({"rounds": "many"}, 'line 3: rounds cannot be "many"'),
         ({"per_client": "1/2 1/0 1/2"}, "line 3 has a strange per_client"),
+        ({"relation_quality": {"five": 0.5}}, "line 3 has a strange relation_quality"),
+        ({"relation_quality": [0.5]}, "line 3 has a strange relation_quality"),
         ({"per_client": "1/2"}, "line 3 has 1 accuracies in per_client for 3 clients"),
     ],
 )

@@ -9,24 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fedgkd.reporting.compact import collect
 from fedgkd.reporting.quality import quality_charts, quality_rows, quality_tables, write_quality
 from fedgkd.reporting.report import Report, read_report
 from fedgkd.reporting.writing import write_report
-from tests.reporting.written import write_run, write_study
-
-
-def write_relation_study(folder: Path) -> None:
-    """Quality is a tenth of the round; two seeds of the default, one of the others, of which one is of old."""
-    folder.mkdir()
-    variants = {"fedgkd": "default", "fedgkd-relation=centred": "centred"}
-    facts = {"study": "relation", "setting": "variant", "values": ["default", "centred"], "variants": variants}
-    (folder / "study.json").write_text(json.dumps(facts))
-    place, related = "cora-3-non-overlapping", {"relations": "R", "rounds": 40}
-    write_run(folder / f"{place}-fedgkd-seed0", per_client=[0.8] * 3, **related)
-    write_run(folder / f"{place}-fedgkd-seed1", per_client=[0.7] * 3, seed=1, **related)
-    write_run(folder / f"{place}-fedgkd-relation=centred-seed0", relation="centred", relations="R", rounds=10)
-    write_run(folder / f"{place}-fedgkd-gamma=7-seed0", gamma=7, rounds=4)
-    write_run(folder / f"{place}-fedpub-seed0", "fedpub", rounds=40)
+from tests.reporting.written import write_relation_study, write_run, write_study
 
 
 @pytest.fixture
@@ -49,6 +36,23 @@ def test_a_row_per_variant_with_its_quality_bytes_and_accuracy(report: Report) -
     assert default["val_accuracy"] == pytest.approx((0.79 + 0.69) / 2)
     assert centred["quality"] == centred["quality_5"] == pytest.approx(0.5)
     assert all(math.isnan(row["quality"]) for row in (old, fedpub))
+
+
+def test_the_rows_are_the_same_from_collected_runs(report: Report, tmp_path: Path) -> None:
+    collect([tmp_path / "runs"], tmp_path / "study.jsonl")
+    collected = {row["variant"]: row for row in quality_rows(read_report(tmp_path / "study.jsonl").studies)}
+    assert len(collected) == 4
+    for row in quality_rows(report.studies):
+        assert collected[row["variant"]] == pytest.approx(row, nan_ok=True)
+
+
+def test_bytes_of_collected_runs_are_not_guessed_where_clients_stayed_away(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", "relation", ["default"])
+    write_run(tmp_path / "runs" / "a", participation=0.5, rounds=5, relations="R")
+    collect([tmp_path / "runs"], tmp_path / "study.jsonl")
+    (row,) = quality_rows(read_report(tmp_path / "study.jsonl").studies)
+    assert math.isnan(row["feature_bytes"])
+    assert row["quality"] == pytest.approx(0.5)
 
 
 def test_the_table_stands_among_those_of_the_report(report: Report, tmp_path: Path) -> None:

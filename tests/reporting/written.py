@@ -149,3 +149,17 @@ def _round(number: int, accuracy: float, clients: int, related: bool) -> dict[st
         "relation_quality": 0.1 * number if related and number > 1 else None,
         "seconds": {"total": 0.5},
     }
+
+
+def write_relation_study(folder: Path) -> None:
+    """Quality is a tenth of the round; two seeds of the default, one of the others, of which one is of old."""
+    folder.mkdir()
+    variants = {"fedgkd": "default", "fedgkd-relation=centred": "centred"}
+    facts = {"study": "relation", "setting": "variant", "values": ["default", "centred"], "variants": variants}
+    (folder / "study.json").write_text(json.dumps(facts))
+    place, related = "cora-3-non-overlapping", {"relations": "R", "rounds": 40}
+    write_run(folder / f"{place}-fedgkd-seed0", per_client=[0.8] * 3, **related)
+    write_run(folder / f"{place}-fedgkd-seed1", per_client=[0.7] * 3, seed=1, **related)
+    write_run(folder / f"{place}-fedgkd-relation=centred-seed0", relation="centred", relations="R", rounds=10)
+    write_run(folder / f"{place}-fedgkd-gamma=7-seed0", gamma=7, rounds=4)
+    write_run(folder / f"{place}-fedpub-seed0", "fedpub", rounds=40)

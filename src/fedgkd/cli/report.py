@@ -74,13 +74,14 @@ def tables(
     """Show the paper's tables: every method on every federation, and how FedGKD stands."""
     from fedgkd.reporting.comparison import with_gaps
     from fedgkd.reporting.formats import to_latex, to_markdown
+    from fedgkd.reporting.quality import quality_tables
     from fedgkd.reporting.report import read_report
     from fedgkd.reporting.tables import distances, overviews, standing, study_table, summary_frame
 
     found = read_report(*paths)
     print_warnings(found)
     tables_ = overviews(with_gaps(found.comparison))
-    shown = [*tables_, *map(study_table, found.studies)]
+    shown = [*tables_, *map(study_table, found.studies), *quality_tables(found.studies)]
     cells = found.comparison.cells
     summary = [*standing(cells), *distances(cells)] if len(tables_) > 1 else []  # a single table says it itself
     if format_ is Format.CSV:

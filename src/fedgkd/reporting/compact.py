@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -116,8 +116,8 @@ def _line(run: FinishedRun) -> Line:
     line["per_client"] = " ".join(map(_fraction, run.result["per_client"]))
     line["partition_hash"] = run.result["partition_hash"][:_HASH_DIGITS]
     line["settings"] = {name: value for name, value in run.settings.items() if name not in _immaterial()}
-    if quality := _quality(run):
-        line["relation_quality"] = quality
+    if quality := run.relation_quality(ROUNDS):
+        line["relation_quality"] = {str(number): value for number, value in quality.items()}
     if run.study:
         value = study_value(run, run.study.setting)
         line["study"] = {"name": run.study.name, "setting": run.study.setting, "value": value}
@@ -174,13 +174,25 @@ def _immaterial() -> tuple[str, ...]:
     return IMMATERIAL
 
 
-def _quality(run: FinishedRun) -> dict[str, float]:
-    quality = run.rounds["relation_quality"]
-    found = {str(number): float(quality[number - 1]) for number in ROUNDS if number <= len(quality)}
-    return {number: value for number, value in found.items() if not math.isnan(value)}
-
-
 # --- from a line to a run --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CollectedRun(FinishedRun):
+    """A line; its folder is the file that it stands in, so it has neither rounds nor relations nor clients.
+
+    Attributes:
+        quality: The relation's, by the number of the round.
+    """
+
+    quality: Mapping[int, float] = field(default_factory=dict)
+
+    def relation_quality(self, numbers: Iterable[int]) -> dict[int, float]:
+        return {number: self.quality[number] for number in numbers if number in self.quality}
+
+    def visits(self) -> float:
+        everybody = self.settings["participation"] == 1 and self.settings["dropout_rate"] == 0
+        return float(self.result["rounds"] * self.result["clients"]) if everybody else math.nan
 
 
 def _cell(line: Line) -> tuple[Any, ...]:
@@ -232,6 +244,10 @@ def _checked_defaults(defaults: Any, where: str) -> dict[str, dict[str, Any]]:
 def _check(line: Line, where: str) -> None:
     check_figures(where, line, _KINDS, _REMEDY)
     try:
+        _quality(line)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RunError(f"{where} has a strange relation_quality ({error}); {_REMEDY}") from error
+    try:
         shares = _shares(line)
     except (ValueError, ZeroDivisionError) as error:
         raise RunError(f"{where} has a strange per_client ({error}); {_REMEDY}") from error
@@ -239,15 +255,20 @@ def _check(line: Line, where: str) -> None:
         raise RunError(f"{where} has {len(shares)} accuracies in per_client for {line['clients']} clients; {_REMEDY}")
 
 
+def _quality(line: Line) -> dict[int, float]:
+    return {int(number): float(value) for number, value in line.get("relation_quality", {}).items()}
+
+
 def _shares(line: Line) -> list[float | None]:
     return [None if text == _NO_NODES else float(Fraction(text)) for text in line["per_client"].split()]
 
 
-def _run(file: Path, line: Line) -> FinishedRun:
+def _run(file: Path, line: Line) -> CollectedRun:
     name = "{dataset}-{clients}-{setting}-{algorithm}-seed{seed}".format_map(line)
     settings = _usual(line) | line["settings"]
     study = line.get("study")
     if study:  # the variants of some studies differ in several settings, and go by a name
         settings[study["setting"]] = study["value"]
     result = {name: line[name] for name in _KEPT} | {"per_client": _shares(line)}
-    return FinishedRun(file, name, settings, result, Study(study["name"], study["setting"], ()) if study else None)
+    part = Study(study["name"], study["setting"], ()) if study else None
+    return CollectedRun(file, name, settings, result, part, _quality(line))

@@ -86,14 +86,13 @@ def _figures(entry: Entry) -> dict[str, float]:
 
 
 def _qualities(run: FinishedRun) -> list[float]:
-    by_round = dict(zip(run.rounds["round"].tolist(), run.rounds["relation_quality"].tolist(), strict=True))
+    by_round = run.relation_quality(ROUNDS)
     return [by_round.get(number, float("nan")) for number in ROUNDS]
 
 
 def _feature_bytes(run: FinishedRun) -> float:
     """What a client uploads in a round beside its report and the weights, which are all that it downloads."""
-    up, down, visits = (run.rounds[name].sum() for name in ("bytes_up", "bytes_down", "participants"))
-    return float((up - down) / visits - REPORT_BYTES)
+    return float((run.result["bytes_up"] - run.result["bytes_down"]) / run.visits() - REPORT_BYTES)
 
 
 def _chart(line: StudyLine) -> Chart:

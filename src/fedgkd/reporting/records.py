@@ -11,7 +11,7 @@ import os
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -96,8 +96,7 @@ class FinishedRun:
     """A whole run; its rounds, relations and clients are read when they are first asked for.
 
     Attributes:
-        folder: Where it lies. A collected run (see :mod:`fedgkd.reporting.compact`) has the file it is a line of, and
-            neither rounds nor relations nor clients.
+        folder: Where it lies.
         name: The folder as seen from the records' folder.
         settings: All of ``config.toml``.
         result: All of ``result.json``.
@@ -121,6 +120,16 @@ class FinishedRun:
             )
         table = np.array(rows, dtype=np.float64).reshape(-1, len(ROUND_COLUMNS))
         return dict(zip(ROUND_COLUMNS, table.T, strict=True))
+
+    def relation_quality(self, numbers: Iterable[int]) -> dict[int, float]:
+        """The relation's at those rounds that have one."""
+        every = self.rounds["relation_quality"]
+        found = {number: float(every[number - 1]) for number in numbers if number <= len(every)}
+        return {number: quality for number, quality in found.items() if not np.isnan(quality)}
+
+    def visits(self) -> float:
+        """How often a client took part in a round, all clients together; NaN if that is not known."""
+        return float(self.rounds["participants"].sum())
 
     def relations(self) -> dict[str, NDArray[np.float32]]:
         """R, S and Q, each rounds × clients × clients; those that the algorithm does not have are left out."""
