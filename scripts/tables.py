@@ -1,4 +1,4 @@
-"""The tables and the picture of the pages in docs/ anew from the records in results/: run it after a ``collect``."""
+"""The tables and two pictures of the pages in docs/ anew from the records in results/: run it after a ``collect``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from fedgkd.reporting.comparison import Cell, with_gaps
 from fedgkd.reporting.formats import to_markdown
+from fedgkd.reporting.quality import Row, quality_rows
 from fedgkd.reporting.report import read_report
 from fedgkd.reporting.tables import OURS, Table, distances, overviews, standing
-from scripts.distances import draw_distances, place, short_title
 from scripts.evidence import GRAPHS
+from scripts.pictures import draw_distances, draw_relation, place, short_title
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "figures" / "distances.svg"
+FIGURES = ROOT / "docs" / "figures"
+DISTANCES, RELATION = FIGURES / "distances.svg", FIGURES / "relation.svg"
+RELATION_HEAD = (
+    "| federation | our default | paper to the letter | X‖H, our X0, averaged | FED-PUB | bytes: in that order |\n"
+    "|---|---|---|---|---|---|\n"
+)
+RELATION_COLUMNS = ("default", "paper", "x-h", "FED-PUB")
 BACKBONE_HEAD = "| | FedSage | FedGKD with GraphSAGE | FedGKD with a GCN |\n|---|---|---|---|\n"
 
 
@@ -53,12 +62,45 @@ def findings_page(page: str) -> str:
     return re.sub(r"^FedGKD is first .*", lambda _: sentences, page, flags=re.MULTILINE)
 
 
+def relation_rows() -> dict[str, dict[str, Row]]:
+    """The figures of the relation study, by variant and federation."""
+    found: dict[str, dict[str, Row]] = {}
+    rows = quality_rows(read_report(ROOT / "results" / "relation.jsonl").studies)
+    for row in sorted(rows, key=lambda row: (GRAPHS.index(row["dataset"]), row["clients"])):
+        found.setdefault(row["variant"], {})[place(row["dataset"], row["setting"], row["clients"])] = row
+    return found
+
+
+def relation_qualities() -> dict[str, dict[str, float]]:
+    rows = relation_rows()
+    return {variant: {where: row["quality"] for where, row in found.items()} for variant, found in rows.items()}
+
+
 def evidence_page(page: str) -> str:
-    """The same with GraphSAGE's table."""
+    """The same with the tables of the relation and of GraphSAGE."""
+    page = _with_table(page, RELATION_HEAD, _relation_lines())
     plain = {cell.key: cell for cell in evidence_cells()}
     return _with_table(
         page, BACKBONE_HEAD, [_backbone_row(cell, plain[cell.key]) for cell in _by_graph(records("graphsage"))]
     )
+
+
+def _relation_lines() -> list[str]:
+    rows = relation_rows()
+    columns = [rows[variant] for variant in RELATION_COLUMNS]
+    means = [float(np.mean([row["quality"] for row in column.values()])) for column in columns]
+    lines = (_relation_line(where, [column[where] for column in columns]) for where in columns[0])
+    return [*lines, f"| mean | {_with_best_bold(means, '.3f')} | |\n"]
+
+
+def _relation_line(where: str, found: Sequence[Row]) -> str:
+    sizes = ", ".join(f"{row['feature_bytes']:,.0f}" for row in found)
+    return f"| {where} | {_with_best_bold([row['quality'] for row in found], '.3f')} | {sizes} |\n"
+
+
+def _with_best_bold(figures: Sequence[float], form: str) -> str:
+    """So many cells of a table."""
+    return " | ".join(f"**{figure:{form}}**" if figure == max(figures) else f"{figure:{form}}" for figure in figures)
 
 
 def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
@@ -75,9 +117,9 @@ def _by_graph(cells: Sequence[Cell]) -> list[Cell]:
 
 def _backbone_row(sage: Cell, plain: Cell) -> str:
     by_name = {entry.method.algorithm: entry.mean() for entry in plain.entries}
-    rivals = [by_name["fedsage"], sage.entries[0].mean()]
-    figures = [f"**{100 * mean:.1f}**" if mean == max(rivals) else f"{100 * mean:.1f}" for mean in rivals]
-    return f"| {place(sage)} | {' | '.join(figures)} | {100 * by_name[OURS]:.1f} |\n"
+    rivals = [100 * by_name["fedsage"], 100 * sage.entries[0].mean()]
+    where = place(sage.dataset, sage.setting, sage.clients)
+    return f"| {where} | {_with_best_bold(rivals, '.1f')} | {100 * by_name[OURS]:.1f} |\n"
 
 
 PAGES = {"tables.md": tables_page, "findings.md": findings_page, "evidence.md": evidence_page}
@@ -86,4 +128,5 @@ if __name__ == "__main__":
     for name, rebuilt in PAGES.items():
         file = ROOT / "docs" / name
         file.write_text(rebuilt(file.read_text()))
-    draw_distances(evidence_cells(), PICTURE)
+    draw_distances(evidence_cells(), DISTANCES)
+    draw_relation(relation_qualities(), RELATION)
