@@ -64,7 +64,7 @@ def draw_distances(cells: Sequence[Cell], file: Path) -> None:
     distances = np.array([[distance for _, distance in row] for row in figures])
     texts = [[text for text, _ in row] for row in figures]
     heads = [*(method.title for method in columns), PUBLISHED]
-    with _heat_map(file, (7.4, 0.2 * len(cells) + 0.6), heads, _places(cells)) as axes:
+    with _heat_map(file, heads, _places(cells)) as axes:
         axes.get_xticklabels()[[method.algorithm for method in columns].index(OURS)].set_weight("bold")
         _fill(axes, -distances, _DISTANCE, FARTHEST, texts, distances == 0)
         for row, (above, below) in enumerate(pairwise(cells)):
@@ -84,7 +84,7 @@ def draw_relation(qualities: Mapping[str, Mapping[str, float]], file: Path) -> N
     table = np.array([[qualities[variant][each] for each in federations] for variant in VARIANTS])
     table = np.column_stack([table, table.mean(axis=1)])
     heads = [*(each.replace(", ", ",\n") for each in federations), "mean"]
-    with _heat_map(file, (7.4, 0.2 * len(table) + 0.6), heads, list(VARIANTS.values())) as axes:
+    with _heat_map(file, heads, list(VARIANTS.values())) as axes:
         axes.get_yticklabels()[list(VARIANTS).index("default")].set_weight("bold")
         texts = [[f"{quality:.2f}" for quality in row] for row in table]
         _fill(axes, table, _QUALITY, 1.0, texts, table == table.max(axis=0))
@@ -93,10 +93,10 @@ def draw_relation(qualities: Mapping[str, Mapping[str, float]], file: Path) -> N
 
 
 @contextmanager
-def _heat_map(file: Path, size: tuple[float, float], columns: Sequence[str], rows: Sequence[str]) -> Iterator[Axes]:
+def _heat_map(file: Path, columns: Sequence[str], rows: Sequence[str]) -> Iterator[Axes]:
     """Axes to fill, written to the file in the end."""
     with rc_context(_LOOK):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=(7.4, 0.2 * len(rows) + 0.6), layout="constrained")
         axes = figure.subplots()
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0, labeltop=True, labelbottom=False)
