@@ -150,6 +150,29 @@ def test_tables_as_text(collected: Path) -> None:
     assert texts["latex"].startswith("% needs \\usepackage{booktabs}\n\\begin{table*}")
 
 
+def test_tables_without_some_algorithms(tmp_path: Path) -> None:
+    write_comparison(tmp_path, ("local", "fedavg", "fedgkd"))
+    code, out, err = typed("tables", tmp_path, "--without", "local", "fedavg", "--format", "md")
+    assert code == 0, err
+    assert "| FedGKD | " in out
+    assert "Local" not in out
+    assert "FedAvg" not in out
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["locl"], "there is no run of 'locl'; did you mean 'local'?"),
+        (["gcfl"], "there is no run of 'gcfl'; there are fedgkd, local"),
+        (["local", "fedgkd"], "without fedgkd, local there are no runs left"),
+    ],
+)
+def test_leaving_out_what_is_not_there_or_all_there_is(collected: Path, names: list[str], sentence: str) -> None:
+    code, _, err = typed("tables", collected, "--without", *names)
+    assert code == 2
+    assert sentence in err.replace("\n", " ")
+
+
 def test_tables_of_a_relation_study(tmp_path: Path) -> None:
     write_relation_study(tmp_path / "runs")
     typed("collect", tmp_path / "runs", "--out", tmp_path / "relation.jsonl")

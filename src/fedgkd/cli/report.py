@@ -69,6 +69,10 @@ def tables(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Files of fedgkd collect, or folders of runs.")
     ],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ALGORITHM...", help="Leave these out, as if they had not been run; after the paths."),
+    ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="Print text in that format to keep.")] = None,
 ) -> None:
     """Show the paper's tables: every method on every federation, and how FedGKD stands."""
@@ -78,7 +82,7 @@ def tables(
     from fedgkd.reporting.report import read_report
     from fedgkd.reporting.tables import distances, overviews, standing, study_table, summary_frame
 
-    found = read_report(*paths)
+    found = read_report(*paths, without=without or ())
     print_warnings(found)
     tables_ = overviews(with_gaps(found.comparison))
     shown = [*tables_, *map(study_table, found.studies), *quality_tables(found.studies)]

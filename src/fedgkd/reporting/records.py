@@ -11,8 +11,8 @@ import os
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedgkd.errors import RunError
 from fedgkd.reporting.motivation import Motivation, read_motivation
-from fedgkd.settings import NONE
+from fedgkd.settings import NONE, suggest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,6 +193,22 @@ class Records:
     def warnings(self) -> list[str]:
         """What a reader of the figures should know."""
         return [*_unfinished_sentence(self.unfinished), *_version_sentences(self.runs)]
+
+    def without(self, algorithms: Collection[str]) -> Records:
+        """The same less all runs of those algorithms.
+
+        Raises:
+            RunError: If there is none of one of them, or nothing is left.
+        """
+        known = sorted({run.result["algorithm"] for run in self.runs})
+        for name in algorithms:
+            if name not in known:
+                raise RunError(
+                    f"there is no run of '{name}'{suggest(name, known) or f'; there are {_some(known, 20)}'}"
+                )
+        if known and set(algorithms) == set(known):
+            raise RunError(f"without {', '.join(known)} there are no runs left")
+        return replace(self, runs=tuple(run for run in self.runs if run.result["algorithm"] not in algorithms))
 
 
 def read_records(folder: Path | str) -> Records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -71,12 +71,16 @@ class Report:
             yield from motivation_charts(motivation)
 
 
-def read_report(*paths: Path | str) -> Report:
+def read_report(*paths: Path | str, without: Collection[str] = ()) -> Report:
     """Read and sort everything below folders, and in files of collected runs; the latter have no rounds to draw.
+
+    Args:
+        without: Algorithms to leave out, as if they had not been run.
 
     Raises:
         RunError: If there is nothing to report, or a file is damaged.
     """
     records = merged([read_collected(path) if Path(path).is_file() else read_records(path) for path in paths])
+    records = records.without(without)
     comparison = compare_runs([run for run in records.runs if run.study is None])
     return Report(records, comparison, tuple(study_results(records.runs)))
