@@ -25,7 +25,7 @@ PUBLISHED = "FedGKD,\nas published"
 
 VARIANTS = {
     "default": "our default",
-    "FED-PUB": "FED-PUB's embedding",
+    "FED-PUB": "FED-PUB",
     "paper": "the paper to the letter",
     "paper-averaged": "the paper, mean over rounds",
     "one-round": "of this round alone",
@@ -33,6 +33,9 @@ VARIANTS = {
     "cosine": "cosine alone",
     "correlation": "correlation alone",
     "centred": "cosine, mean client removed",
+    "embedding": "FED-PUB's embedding, cosine",
+    "weights": "weights, cosine",
+    "updates": "updates, cosine",
     "x-h": "[X ‖ H], correlation",
     "h": "H, correlation",
     "y": "Y, correlation",

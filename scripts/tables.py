@@ -19,11 +19,13 @@ from scripts.pictures import draw_distances, draw_relation, place, short_title
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
 DISTANCES, RELATION = FIGURES / "distances.svg", FIGURES / "relation.svg"
-RELATION_HEAD = (
+RELATION_TABLES = {
     "| federation | our default | paper to the letter | X‖H, our X0, averaged | FED-PUB | bytes: in that order |\n"
-    "|---|---|---|---|---|---|\n"
-)
-RELATION_COLUMNS = ("default", "paper", "x-h", "FED-PUB")
+    "|---|---|---|---|---|---|\n": ("default", "paper", "x-h", "FED-PUB"),
+    "| federation | our default | FED-PUB's embedding | weights | updates | bytes: in that order |\n"
+    "|---|---|---|---|---|---|\n": ("default", "embedding", "weights", "updates"),
+}
+"""Their heads, and the variants below."""
 BACKBONE_HEAD = "| | FedSage | FedSage+ | FedGKD with GraphSAGE | FedGKD with a GCN |\n|---|---|---|---|---|\n"
 
 
@@ -78,16 +80,17 @@ def relation_qualities() -> dict[str, dict[str, float]]:
 
 def evidence_page(page: str) -> str:
     """The same with the tables of the relation and of GraphSAGE."""
-    page = _with_table(page, RELATION_HEAD, _relation_lines())
+    for head, variants in RELATION_TABLES.items():
+        page = _with_table(page, head, _relation_lines(variants))
     plain = {cell.key: cell for cell in evidence_cells()}
     return _with_table(
         page, BACKBONE_HEAD, [_backbone_row(cell, plain[cell.key]) for cell in _by_graph(records("graphsage"))]
     )
 
 
-def _relation_lines() -> list[str]:
+def _relation_lines(variants: Sequence[str]) -> list[str]:
     rows = relation_rows()
-    columns = [rows[variant] for variant in RELATION_COLUMNS]
+    columns = [rows[variant] for variant in variants]
     means = [float(np.mean([row["quality"] for row in column.values()])) for column in columns]
     lines = (_relation_line(where, [column[where] for column in columns]) for where in columns[0])
     return [*lines, f"| mean | {_with_best_bold(means, '.3f')} | |\n"]

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from fedgkd.algorithms import FedGKD, ServerRound
-from fedgkd.algorithms.fedgkd import PAPER, PRESETS, FedGKDSettings
-from fedgkd.clients import Tensors
+from fedgkd.algorithms.fedgkd import PAPER, PRESETS, UNDISTILLED, FedGKDSettings
+from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing
 from fedgkd.errors import SettingError
 from fedgkd.experiments.config import make_config
+from fedgkd.experiments.serving import serve
 from fedgkd.models import Network
+from tests.graphs import planted_federation
 
 NETWORK = Network("gcn", 2, 1, 1, 2)
 
@@ -91,3 +93,62 @@ def test_every_preset_can_be_chosen() -> None:
 def test_others_have_no_presets() -> None:
     with pytest.raises(SettingError, match="preset is a setting of fedgkd, not of fedavg"):
         make_config(("here", {"algorithm": "fedavg", "preset": "paper"}))
+
+
+def undistilled(kind: str, relation: str = "cosine") -> FedGKD:
+    settings = FedGKDSettings(task_feature=kind, relation=relation, relation_rounds=1)
+    return FedGKD(settings, Network("gcn", 16, 8, 2, 4), num_clients=3, seed=0)
+
+
+def trained(algorithm: FedGKD) -> tuple[Tensors, Tensors]:
+    """What three clients start from, and what they upload after a round."""
+    clients = ClientBatch(range(3), planted_federation(3).graphs, seed=0)
+    clients.round = 1
+    algorithm.start(clients)
+    start = algorithm.model.initial(0, 3)
+    return start, algorithm.client_step(clients, start)
+
+
+@pytest.mark.parametrize("kind", UNDISTILLED)
+def test_features_that_are_not_distilled_upload_no_more_than_they_say(kind: str) -> None:
+    algorithm = undistilled(kind)
+    _, upload = trained(algorithm)
+    assert upload.keys() == algorithm.uploads
+    assert ("task_feature" in upload) == (kind == "embedding")
+
+
+@pytest.mark.parametrize("kind", ["weights", "updates"])
+def test_models_are_related_by_all_of_their_weights(kind: str) -> None:
+    algorithm = undistilled(kind)
+    start, upload = trained(algorithm)
+    mixing, _ = serve(algorithm, upload, [0, 1, 2], 1, start, {})
+    first, second = (
+        torch.cat([(upload[name] - start[name] * (kind == "updates"))[k].flatten() for name in algorithm.shared])
+        for k in (0, 1)
+    )
+    expected = torch.nn.functional.cosine_similarity(first, second, dim=0).item()
+    assert relations(mixing)[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_embedding_relates_as_fed_pub_does() -> None:
+    algorithm = undistilled("embedding")
+    _, upload = trained(algorithm)
+    rows = upload["task_feature"].flatten(1)
+    mixing = algorithm.server_step(upload, ServerRound(1, (0, 1, 2)))
+    expected = torch.nn.functional.cosine_similarity(rows[0], rows[1], dim=0).item()
+    assert rows.shape == (3, 8)
+    assert relations(mixing)[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", UNDISTILLED)
+@pytest.mark.parametrize("relation", ["both", "centred", "correlation"])
+def test_every_relation_can_compare_them(kind: str, relation: str) -> None:
+    algorithm = undistilled(kind, relation)
+    start, upload = trained(algorithm)
+    mixing, _ = serve(algorithm, upload, [0, 1, 2], 1, start, {})
+    assert len(set(relations(mixing))) == 3
+
+
+def test_what_is_not_distilled_cannot_be_distilled_once() -> None:
+    with pytest.raises(SettingError, match="task_feature=weights is not distilled; leave distillation at dynamic"):
+        FedGKD(FedGKDSettings(task_feature="weights", distillation="static"), NETWORK, num_clients=3, seed=0)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from fedgkd.algorithms import ServerRound
-from fedgkd.algorithms.fedpub import BLOCK_NODES, BLOCKS, FedPub, FedPubSettings, proxy_graph
+from fedgkd.algorithms.fedpub import FedPub, FedPubSettings
 from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.distillation.proxy import BLOCK_NODES, BLOCKS, proxy_graph
 from fedgkd.models import Network
 from fedgkd.models.masked import MASK
 from fedgkd.training.local import personal_model

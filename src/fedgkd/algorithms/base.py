@@ -50,7 +50,7 @@ class Algorithm(ABC):
     """
 
     Settings: ClassVar[type[Any]]
-    extra_uploads: ClassVar[tuple[str, ...]] = ()
+    extra_uploads: tuple[str, ...] = ()
     """Names of tensors that leave a client besides shared parameters and the report."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named sets of values; an algorithm that has some has a setting ``preset`` to choose one."""

@@ -17,13 +17,19 @@ from torch import Tensor
 from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import KERNELS, RELATIONS, Mixing, kernel_matrix, row_softmax
-from fedgkd.distillation import DistillationSettings, distil, distil_static
+from fedgkd.distillation import TASK_FEATURES, DistillationSettings, distil, distil_static, proxy_embedding
+from fedgkd.errors import SettingError
+from fedgkd.models import Network
 from fedgkd.settings import setting
 from fedgkd.training import local_round
 from fedgkd.training.local import personal_model
 
 STATIC_FEATURE = "static_task_feature"
 RELATION, SEEN = "relation", "relation_rounds"
+
+EMBEDDING, WEIGHTS, UPDATES = "embedding", "weights", "updates"
+UNDISTILLED = (EMBEDDING, WEIGHTS, UPDATES)
+"""What the paper holds distilled tasks against: FED-PUB's embedding, the model, and what a round changes about it."""
 
 PAPER = {
     "nodes_per_class": 1,
@@ -45,6 +51,12 @@ class FedGKDSettings(DistillationSettings):
         "where values come from that are not given: our choice, or the paper to the letter",
         choices=tuple(PRESETS),
     )
+    task_feature: str = setting(
+        "predictions",
+        "what describes a task: X‖H, X, H, Y, or the class distributions that are predicted of the distilled graph; "
+        "without one, FED-PUB's embedding, the weights, or their change in the round",
+        choices=(*TASK_FEATURES, *UNDISTILLED),
+    )
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
     static_models: int = setting(50, "random models matched in static distillation", low=1)
@@ -64,8 +76,16 @@ class FedGKDSettings(DistillationSettings):
 
 class FedGKD(Algorithm):
     Settings = FedGKDSettings
-    extra_uploads = ("task_feature",)
+    extra_uploads: tuple[str, ...] = ("task_feature",)
     presets = PRESETS
+
+    def __init__(self, settings: FedGKDSettings, network: Network, num_clients: int, seed: int) -> None:
+        super().__init__(settings, network, num_clients, seed)
+        kind = settings.task_feature
+        if settings.distillation == "static" and kind in UNDISTILLED:
+            raise SettingError(f"task_feature={kind} is not distilled; leave distillation at dynamic")
+        if kind in (WEIGHTS, UPDATES):  # the server has them already
+            self.extra_uploads = ()
 
     def shares(self, parameter: str) -> bool:
         return True
@@ -81,20 +101,33 @@ class FedGKD(Algorithm):
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedGKDSettings = self.settings
         upload = local_round(clients, download, self.model, settings, self.shares, settings.proximal)
-        with clients.timed("distillation"):
-            if settings.distillation == "static":
-                upload["task_feature"] = clients.state[STATIC_FEATURE]
-            else:
-                upload["task_feature"] = distil(clients, self.network, personal_model(clients), settings)
+        if self.extra_uploads:
+            with clients.timed("distillation"):
+                upload["task_feature"] = self._task_feature(clients)
         return upload
 
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         settings: FedGKDSettings = self.settings
-        relation = RELATIONS[settings.relation](uploads["task_feature"]).cpu()
+        feature = uploads["task_feature"] if self.extra_uploads else self._model_feature(uploads, server)
+        relation = RELATIONS[settings.relation](feature).cpu()
         relation, memory = self._averaged(relation, server)
         tau = settings.tau / len(relation) if settings.tau_per_client else settings.tau
         kernel = kernel_matrix(relation, settings.kernel, tau, settings.identity_term, settings.normalise_kernel)
         return Mixing(row_softmax(kernel, settings.tau_s), relation, kernel, memory=memory)
+
+    def _task_feature(self, clients: ClientBatch) -> Tensor:
+        settings: FedGKDSettings = self.settings
+        if settings.distillation == "static":
+            return clients.state[STATIC_FEATURE]
+        if settings.task_feature == EMBEDDING:
+            return proxy_embedding(clients, self.network, personal_model(clients)).unsqueeze(2)
+        return distil(clients, self.network, personal_model(clients), settings)
+
+    def _model_feature(self, uploads: Tensors, server: ServerRound) -> Tensor:
+        """The weights in one column, less those that the client started from if it is about updates."""
+        start = server.downloads if self.settings.task_feature == UPDATES else {}
+        parts = (uploads[name] - start[name] if start else uploads[name] for name in self.shared)
+        return torch.cat([part.flatten(1) for part in parts], dim=1).unsqueeze(2)
 
     def _averaged(self, relation: Tensor, server: ServerRound) -> tuple[Tensor, Tensors]:
         """The mean over the last rounds in which both of a pair took part, and what is kept for the next.

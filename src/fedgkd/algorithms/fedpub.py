@@ -13,25 +13,16 @@ What else differs is in docs/algorithms/fedpub.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
-import scipy.sparse as sp
-import torch
-from torch import Tensor
 
 from fedgkd.algorithms.base import Algorithm, ServerRound
-from fedgkd.clients import ClientBatch, SmallGraphs, Tensors
-from fedgkd.clients.common import CommonFeatures, CommonStructure
+from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing, cosine, row_softmax
+from fedgkd.distillation import proxy_embedding
 from fedgkd.models import Network
 from fedgkd.models.masked import MASK, MaskedNetwork
-from fedgkd.randomness import stream
 from fedgkd.settings import setting
 from fedgkd.training import TrainingSettings, local_round
 from fedgkd.training.local import personal_model
-
-BLOCKS, BLOCK_NODES, EDGE_PROBABILITY = 5, 100, 0.1
 
 
 @dataclass(frozen=True)
@@ -72,26 +63,10 @@ class FedPub(Algorithm):
             mask_l1=settings.mask_l1 if acting else 0.0,
         )
         with clients.timed("embedding"):
-            upload["embedding"] = self._embedding(clients)
+            weights = self.model.effective(personal_model(clients), pruned=True)
+            upload["embedding"] = proxy_embedding(clients, self.model.network, weights)
         return upload
 
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         relation = cosine(uploads["embedding"]).cpu()
         return Mixing(row_softmax(relation, self.settings.scale), relation)
-
-    @torch.no_grad()
-    def _embedding(self, clients: ClientBatch) -> Tensor:
-        """Mean over the common graph's nodes of the last convolution's output, before ReLU: ``(clients, hidden)``."""
-        weights = self.model.effective(personal_model(clients), pruned=True)
-        proxy = proxy_graph(clients.seed, self.model.num_features, clients.device)
-        return self.model.network.embed(weights, proxy).mean(dim=1)
-
-
-@lru_cache(maxsize=2)
-def proxy_graph(seed: int, num_features: int, device: torch.device) -> SmallGraphs:
-    """The common random graph: every client draws it from the run's seed, so it does not have to be sent."""
-    draw = stream(seed, "proxy graph")
-    upper = np.triu(draw.random((BLOCKS, BLOCK_NODES, BLOCK_NODES)) < EDGE_PROBABILITY, k=1)
-    adjacency = sp.csr_array(sp.block_diag((upper | upper.transpose(0, 2, 1)).astype(np.float32)))
-    x = torch.from_numpy(draw.standard_normal((BLOCKS * BLOCK_NODES, num_features), np.float32))
-    return SmallGraphs(CommonFeatures(x.to(device)), CommonStructure(adjacency, device))

@@ -2,6 +2,7 @@
 
 from fedgkd.distillation.dynamic import DistillationSettings, distil
 from fedgkd.distillation.features import TASK_FEATURES, task_feature
+from fedgkd.distillation.proxy import proxy_embedding
 from fedgkd.distillation.static import distil_static
 from fedgkd.distillation.synthetic import SyntheticGraph, common_start
 
@@ -12,5 +13,6 @@ __all__ = [
     "common_start",
     "distil",
     "distil_static",
+    "proxy_embedding",
     "task_feature",
 ]

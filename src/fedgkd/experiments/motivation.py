@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedgkd.algorithms.fedpub import proxy_graph
 from fedgkd.atomic import atomic_write, atomic_write_text
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import correlation, cosine
@@ -35,7 +34,7 @@ from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
 from fedgkd.data.own import open_graph
 from fedgkd.data.splits import random_split
-from fedgkd.distillation import TASK_FEATURES, distil
+from fedgkd.distillation import TASK_FEATURES, distil, proxy_embedding
 from fedgkd.errors import RunError
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.grid import COORDINATES, IMMATERIAL, Cell, Given, Method, claimed, make_cells, partitioned
@@ -105,12 +104,11 @@ def _made_by_models(batch: ClientBatch, network: Network, settings: Any) -> Tens
     """Of every task's model: embeddings of the nodes, FED-PUB's embedding, and each kind of distilled task feature."""
     with torch.no_grad():
         h = network.embed(batch.kept, batch.graph)
-        fedpub = network.embed(batch.kept, proxy_graph(batch.seed, network.num_features, batch.device)).mean(dim=1)
     distilled = {
         f"distilled {kind}": distil(batch, network, batch.kept, replace(settings, task_feature=kind))
         for kind in TASK_FEATURES
     }
-    return {"h": h, "fedpub": fedpub, **distilled}
+    return {"h": h, "fedpub": proxy_embedding(batch, network, batch.kept), **distilled}
 
 
 def two_labellings(graph: Graph, config: Config) -> Federation:
