@@ -151,4 +151,4 @@ def test_every_relation_can_compare_them(kind: str, relation: str) -> None:
 
 def test_what_is_not_distilled_cannot_be_distilled_once() -> None:
     with pytest.raises(SettingError, match="task_feature=weights is not distilled; leave distillation at dynamic"):
-        FedGKD(FedGKDSettings(task_feature="weights", distillation="static"), NETWORK, num_clients=3, seed=0)
+        make_config(("here", {"task_feature": "weights", "distillation": "static"}))

@@ -155,16 +155,18 @@ def test_tables_without_some_algorithms(tmp_path: Path) -> None:
     code, out, err = typed("tables", tmp_path, "--without", "local", "fedavg", "--format", "md")
     assert code == 0, err
     assert "| FedGKD | " in out
-    assert "Local" not in out
-    assert "FedAvg" not in out
+    assert "| Local" not in out
+    assert "| FedAvg" not in out
+    assert "Left out: Local, FedAvg." in out
+    assert typed("tables", tmp_path, "--without", "Local", "FedAvg", "--format", "md")[1] == out
 
 
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["locl"], "there is no run of 'locl'; did you mean 'local'?"),
-        (["gcfl"], "there is no run of 'gcfl'; there are fedgkd, local"),
-        (["local", "fedgkd"], "without fedgkd, local there are no runs left"),
+        (["locl"], "there is no finished run of 'locl'; did you mean 'local'?"),
+        (["gcfl"], "there is no finished run of 'gcfl'; there are fedgkd, local"),
+        (["local", "FedGKD"], "without fedgkd, local there are no runs left"),
     ],
 )
 def test_leaving_out_what_is_not_there_or_all_there_is(collected: Path, names: list[str], sentence: str) -> None:

@@ -53,8 +53,8 @@ class FedGKDSettings(DistillationSettings):
     )
     task_feature: str = setting(
         "predictions",
-        "what describes a task: X‖H, X, H, Y, or the class distributions that are predicted of the distilled graph; "
-        "without one, FED-PUB's embedding, the weights, or their change in the round",
+        "what describes a task: X‖H, X, H, Y of the distilled graph, or the class distributions predicted on it; "
+        "or, with nothing distilled, FED-PUB's embedding, the weights, or their change in the round",
         choices=(*TASK_FEATURES, *UNDISTILLED),
     )
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
@@ -73,6 +73,16 @@ class FedGKDSettings(DistillationSettings):
     )
     tau_s: float = setting(3.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.distillation == "static" and self.task_feature in UNDISTILLED:
+            raise SettingError(f"task_feature={self.task_feature} is not distilled; leave distillation at dynamic")
+
+    @property
+    def relates_models(self) -> bool:
+        """By the weights that the server gets anyway."""
+        return self.task_feature in (WEIGHTS, UPDATES)
+
 
 class FedGKD(Algorithm):
     Settings = FedGKDSettings
@@ -81,10 +91,7 @@ class FedGKD(Algorithm):
 
     def __init__(self, settings: FedGKDSettings, network: Network, num_clients: int, seed: int) -> None:
         super().__init__(settings, network, num_clients, seed)
-        kind = settings.task_feature
-        if settings.distillation == "static" and kind in UNDISTILLED:
-            raise SettingError(f"task_feature={kind} is not distilled; leave distillation at dynamic")
-        if kind in (WEIGHTS, UPDATES):  # the server has them already
+        if settings.relates_models:
             self.extra_uploads = ()
 
     def shares(self, parameter: str) -> bool:
@@ -101,14 +108,14 @@ class FedGKD(Algorithm):
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedGKDSettings = self.settings
         upload = local_round(clients, download, self.model, settings, self.shares, settings.proximal)
-        if self.extra_uploads:
-            with clients.timed("distillation"):
+        if not settings.relates_models:
+            with clients.timed("embedding" if settings.task_feature == EMBEDDING else "distillation"):
                 upload["task_feature"] = self._task_feature(clients)
         return upload
 
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         settings: FedGKDSettings = self.settings
-        feature = uploads["task_feature"] if self.extra_uploads else self._model_feature(uploads, server)
+        feature = self._model_feature(uploads, server) if settings.relates_models else uploads["task_feature"]
         relation = RELATIONS[settings.relation](feature).cpu()
         relation, memory = self._averaged(relation, server)
         tau = settings.tau / len(relation) if settings.tau_per_client else settings.tau

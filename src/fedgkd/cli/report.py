@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,13 +72,14 @@ def tables(
     ],
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="ALGORITHM...", help="Leave these out, as if they had not been run; after the paths."),
+        typer.Option(metavar="ALGORITHM...", help="Rank and test the others alone; after the paths."),
     ] = None,
     format_: Annotated[Format | None, typer.Option("--format", help="Print text in that format to keep.")] = None,
 ) -> None:
     """Show the paper's tables: every method on every federation, and how FedGKD stands."""
     from fedgkd.reporting.comparison import with_gaps
     from fedgkd.reporting.formats import to_latex, to_markdown
+    from fedgkd.reporting.methods import method_title
     from fedgkd.reporting.quality import quality_tables
     from fedgkd.reporting.report import read_report
     from fedgkd.reporting.tables import distances, overviews, standing, study_table, summary_frame
@@ -85,6 +87,9 @@ def tables(
     found = read_report(*paths, without=without or ())
     print_warnings(found)
     tables_ = overviews(with_gaps(found.comparison))
+    if without:
+        said = f"Left out: {', '.join(map(method_title, without))}."
+        tables_ = [replace(table, notes=(*table.notes, said)) for table in tables_]
     shown = [*tables_, *map(study_table, found.studies), *quality_tables(found.studies)]
     cells = found.comparison.cells
     summary = [*standing(cells), *distances(cells)] if len(tables_) > 1 else []  # a single table says it itself

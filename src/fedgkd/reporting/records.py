@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.errors import RunError
+from fedgkd.reporting.methods import method_title
 from fedgkd.reporting.motivation import Motivation, read_motivation
 from fedgkd.settings import NONE, suggest
 
@@ -195,20 +196,24 @@ class Records:
         return [*_unfinished_sentence(self.unfinished), *_version_sentences(self.runs)]
 
     def without(self, algorithms: Collection[str]) -> Records:
-        """The same less all runs of those algorithms.
+        """The same less the finished runs of those algorithms.
+
+        Args:
+            algorithms: By their names, or by their titles in tables.
 
         Raises:
-            RunError: If there is none of one of them, or nothing is left.
+            RunError: If there is no run of one of them, or nothing is left.
         """
         known = sorted({run.result["algorithm"] for run in self.runs})
+        named = {name: name for name in known} | {method_title(name): name for name in known}
         for name in algorithms:
-            if name not in known:
-                raise RunError(
-                    f"there is no run of '{name}'{suggest(name, known) or f'; there are {_some(known, 20)}'}"
-                )
-        if known and set(algorithms) == set(known):
+            if name not in named:
+                hint = suggest(name, named) or (f"; there are {', '.join(known)}" if known else "")
+                raise RunError(f"there is no finished run of '{name}'{hint}")
+        left_out = {named[name] for name in algorithms}
+        if known and len(left_out) == len(known):
             raise RunError(f"without {', '.join(known)} there are no runs left")
-        return replace(self, runs=tuple(run for run in self.runs if run.result["algorithm"] not in algorithms))
+        return replace(self, runs=tuple(run for run in self.runs if run.result["algorithm"] not in left_out))
 
 
 def read_records(folder: Path | str) -> Records:

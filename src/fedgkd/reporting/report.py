@@ -75,7 +75,7 @@ def read_report(*paths: Path | str, without: Collection[str] = ()) -> Report:
     """Read and sort everything below folders, and in files of collected runs; the latter have no rounds to draw.
 
     Args:
-        without: Algorithms to leave out, as if they had not been run.
+        without: Algorithms to leave out.
 
     Raises:
         RunError: If there is nothing to report, or a file is damaged.
