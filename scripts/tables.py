@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from fedgkd.reporting.comparison import Cell, with_gaps
 from fedgkd.reporting.formats import to_markdown
 from fedgkd.reporting.quality import Row, quality_rows
 from fedgkd.reporting.report import read_report
-from fedgkd.reporting.tables import OURS, Table, distances, overviews, standing
+from fedgkd.reporting.tables import NOTHING, OURS, Table, distances, overviews, standing
 from scripts.evidence import GRAPHS
 from scripts.pictures import draw_distances, draw_relation, place, short_title
 
@@ -22,11 +23,14 @@ DISTANCES, RELATION = FIGURES / "distances.svg", FIGURES / "relation.svg"
 RELATION_TABLES = {
     "| federation | our default | paper to the letter | X‖H, our X0, averaged | FED-PUB | bytes: in that order |\n"
     "|---|---|---|---|---|---|\n": ("default", "paper", "x-h", "FED-PUB"),
-    "| federation | our default | FED-PUB's embedding | weights | updates | bytes: in that order |\n"
-    "|---|---|---|---|---|---|\n": ("default", "embedding", "weights", "updates"),
+    "| federation | our default | its cosine alone | FED-PUB's embedding | weights | updates | bytes: in that order |\n"
+    "|---|---|---|---|---|---|---|\n": ("default", "cosine", "embedding", "weights", "updates"),
 }
 """Their heads, and the variants below."""
-BACKBONE_HEAD = "| | FedSage | FedSage+ | FedGKD with GraphSAGE | FedGKD with a GCN |\n|---|---|---|---|---|\n"
+BACKBONE_HEAD = (
+    "| | FedSage | FedSage+ | FedProx with GraphSAGE | FedGKD with GraphSAGE | FedGKD with a GCN |\n"
+    "|---|---|---|---|---|---|\n"
+)
 
 
 def records(*graphs: str) -> tuple[Cell, ...]:
@@ -102,8 +106,10 @@ def _relation_line(where: str, found: Sequence[Row]) -> str:
 
 
 def _with_best_bold(figures: Sequence[float], form: str) -> str:
-    """So many cells of a table."""
-    return " | ".join(f"**{figure:{form}}**" if figure == max(figures) else f"{figure:{form}}" for figure in figures)
+    """So many cells of a table; one that is not known stays empty."""
+    best = np.nanmax(figures)
+    texts = (NOTHING if math.isnan(figure) else f"{figure:{form}}" for figure in figures)
+    return " | ".join(f"**{text}**" if figure == best else text for figure, text in zip(figures, texts, strict=True))
 
 
 def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
@@ -119,10 +125,10 @@ def _by_graph(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _backbone_row(sage: Cell, plain: Cell) -> str:
-    by_name = {entry.method.algorithm: entry.mean() for entry in plain.entries}
-    rivals = [100 * mean for mean in (by_name["fedsage"], by_name["fedsage_plus"], sage.entries[0].mean())]
+    by_name, with_sage = ({each.method.algorithm: 100 * each.mean() for each in cell.entries} for cell in (plain, sage))
+    rivals = [by_name["fedsage"], by_name["fedsage_plus"], with_sage.get("fedprox", math.nan), with_sage[OURS]]
     where = place(sage.dataset, sage.setting, sage.clients)
-    return f"| {where} | {_with_best_bold(rivals, '.1f')} | {100 * by_name[OURS]:.1f} |\n"
+    return f"| {where} | {_with_best_bold(rivals, '.1f')} | {by_name[OURS]:.1f} |\n"
 
 
 PAGES = {"tables.md": tables_page, "findings.md": findings_page, "evidence.md": evidence_page}
