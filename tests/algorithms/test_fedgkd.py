@@ -86,8 +86,15 @@ def test_the_preset_fills_in_what_is_not_given() -> None:
 def test_every_preset_can_be_chosen() -> None:
     assert set(PRESETS) == {"default", *FedGKD.presets}
     assert make_config(("here", {"preset": "default"})).method == FedGKDSettings()
-    with pytest.raises(SettingError, match="preset must be one of default, paper"):
+    with pytest.raises(SettingError, match="preset must be one of default, paper, best"):
         make_config(("here", {"preset": "papr"}))
+
+
+def test_a_preset_may_choose_the_network_and_the_model_that_is_kept() -> None:
+    best = make_config(("command line", {"preset": "best"}))
+    assert (best.run.model, best.run.select, best.origins["model"]) == ("sage", "midpoint", "preset best")
+    assert best.method == FedGKDSettings(preset="best")
+    assert make_config(("command line", {"preset": "best", "model": "gcn"})).run.model == "gcn"
 
 
 def test_others_have_no_presets() -> None:

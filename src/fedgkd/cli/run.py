@@ -38,7 +38,10 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Decides splits, partition, weights and all noise.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Values of FedGKD where you give none: default (ours) or paper (to the letter).")
+        str | None,
+        typer.Option(
+            help="Values of FedGKD where you give none: default (ours), paper (to the letter) or best (most accurate)."
+        ),
     ] = None,
     participation: Annotated[float | None, typer.Option(help="Share of clients that take part in a round.")] = None,
     dropout_rate: Annotated[float | None, typer.Option(help="Share of those that fail to answer.")] = None,
