@@ -21,7 +21,7 @@ from fedgkd.reporting.tables import NOTHING, OURS, summarise
 
 FARTHEST = 5.0
 """Points from the best from which on all are coloured alike."""
-PUBLISHED = "FedGKD,\nas published"
+PUBLISHED, AT_ITS_BEST = "FedGKD,\nas published", "FedGKD,\n--preset best"
 
 VARIANTS = {
     "default": "our default",
@@ -59,15 +59,19 @@ _DISTANCE = LinearSegmentedColormap.from_list("", ["#FFFFFF", "#F6C9A8", "#D55E0
 _QUALITY = LinearSegmentedColormap.from_list("", ["#FFFFFF", "#56B4E9"])
 
 
-def draw_distances(cells: Sequence[Cell], file: Path) -> None:
-    """A row for every federation, a column for every method; the best of a row with its accuracy."""
+def draw_distances(cells: Sequence[Cell], at_its_best: Mapping[str, float], file: Path) -> None:
+    """A row for every federation, a column for every method; the best of a row with its accuracy.
+
+    Args:
+        at_its_best: FedGKD's accuracy with the preset of that name, by federation.
+    """
     methods = {entry.method.algorithm: entry.method for cell in cells for entry in cell.entries}
     columns = sorted(methods.values(), key=lambda method: method_position(method.algorithm))
-    figures = [_figures(cell, columns) for cell in cells]
+    figures = [_figures(cell, columns, at_its_best.get(place_of(cell))) for cell in cells]
     distances = np.array([[distance for _, distance in row] for row in figures])
     texts = [[text for text, _ in row] for row in figures]
-    heads = [*(method.title for method in columns), PUBLISHED]
-    with _heat_map(file, heads, _places(cells)) as axes:
+    heads = [*(method.title for method in columns), PUBLISHED, AT_ITS_BEST]
+    with _heat_map(file, heads, list(map(place_of, cells))) as axes:
         axes.get_xticklabels()[[method.algorithm for method in columns].index(OURS)].set_weight("bold")
         _fill(axes, -distances, _DISTANCE, FARTHEST, texts, distances == 0)
         for row, (above, below) in enumerate(pairwise(cells)):
@@ -123,8 +127,8 @@ def _fill(
         axes.text(column, row, texts[row][column], ha="center", va="center", weight=weight)
 
 
-def _places(cells: Sequence[Cell]) -> list[str]:
-    return [place(cell.dataset, cell.setting, cell.clients) for cell in cells]
+def place_of(cell: Cell) -> str:
+    return place(cell.dataset, cell.setting, cell.clients)
 
 
 def place(dataset: str, setting: str, clients: int) -> str:
@@ -137,7 +141,7 @@ def short_title(dataset: str) -> str:
     return dataset_title(dataset).removeprefix("Amazon ")
 
 
-def _figures(cell: Cell, columns: Sequence[Method]) -> list[tuple[str, float]]:
+def _figures(cell: Cell, columns: Sequence[Method], at_its_best: float | None) -> list[tuple[str, float]]:
     """What stands in a row, and the distance to the best in points: NaN where there is no figure."""
     best = cell.best()
     assert best is not None
@@ -147,6 +151,7 @@ def _figures(cell: Cell, columns: Sequence[Method]) -> list[tuple[str, float]]:
     ]
     paper = rows[OURS].paper
     found.append(None if math.isnan(paper) else (paper, False))
+    found.append(None if at_its_best is None else (at_its_best, False))
     return [_figure(each, best.mean()) for each in found]
 
 
