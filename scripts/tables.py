@@ -32,10 +32,14 @@ BACKBONE_HEAD = (
     "| | FedSage | FedSage+ | FedProx with GraphSAGE | FedGKD with GraphSAGE | FedGKD with a GCN |\n"
     "|---|---|---|---|---|---|\n"
 )
+BEST_HEADING = "## The best models\n"
 BEST_HEAD = (
     "| | `--preset best` | FedProx, likewise | GraphSAGE, trained models | in the tables | best other method there |\n"
     "|---|---|---|---|---|---|\n"
 )
+
+WHOLE_HEADING = "## What the early stop costs\n"
+WHOLE_HEAD = "| | | as in the tables | to the last round |\n|---|---|---|---|\n"
 
 
 def records(*graphs: str) -> tuple[Cell, ...]:
@@ -72,13 +76,24 @@ def _short(table: Table) -> str:
 
 
 def findings_page(page: str) -> str:
-    """The same with the sentences on how FedGKD stands."""
-    cells = evidence_cells()
-    return _with_standing(page, [*standing(cells), *distances(cells)])
+    """The same with the sentences on how FedGKD stands, as it is by default and at its best."""
+    page = _with_standing(page, "## Where it does not\n", evidence_cells())
+    return _with_standing(page, BEST_HEADING, best_cells())
 
 
-def _with_standing(page: str, sentences: Sequence[str]) -> str:
-    return re.sub(r"^FedGKD is first .*", lambda _: " ".join(sentences), page, flags=re.MULTILINE)
+def best_cells() -> list[Cell]:
+    """The tables' federations with FedGKD as ``--preset best`` has it."""
+    best = {place_of(cell): cell for cell in records("best")}
+    return [_with_entries(cell, _ours(best[place_of(cell)])) for cell in evidence_cells() if place_of(cell) in best]
+
+
+def _with_standing(page: str, heading: str, cells: Sequence[Cell]) -> str:
+    """The same with how FedGKD stands there, in the place of the line that says so below that heading."""
+    before, heading, after = page.partition(heading)
+    sentences = " ".join([*standing(cells), *distances(cells)])
+    after, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, after, count=1, flags=re.MULTILINE)
+    assert put, f"no page says how FedGKD stands below {heading!r}"
+    return before + heading + after
 
 
 def relation_rows() -> dict[str, dict[str, Row]]:
@@ -96,18 +111,23 @@ def relation_qualities() -> dict[str, dict[str, float]]:
 
 
 def evidence_page(page: str) -> str:
-    """The same with the tables of the relation, of GraphSAGE and of the best preset."""
+    """The same with the tables of the relation, of GraphSAGE, of the best preset and of runs to the last round."""
     for head, variants in RELATION_TABLES.items():
         page = _with_table(page, head, _relation_lines(variants))
     plain, sage, best = (
         {place_of(cell): cell for cell in cells} for cells in (evidence_cells(), records("graphsage"), records("best"))
     )
-    there = {where: cell for where, cell in plain.items() if where in best}
     page = _with_table(
         page, BACKBONE_HEAD, [_backbone_row(sage[where], plain[where]) for where in plain if where in sage]
     )
-    page = _with_table(page, BEST_HEAD, [_best_row(best[where], sage.get(where), there[where]) for where in there])
-    return _with_standing(page, standing([_with_ours(cell, best[where]) for where, cell in there.items()]))
+    rows = [_best_row(best[where], sage.get(where), cell) for where, cell in plain.items() if where in best]
+    page = _with_standing(_with_table(page, BEST_HEAD, rows), BEST_HEADING, best_cells())
+    whole = {place_of(cell): cell.entries for cell in records("no-early-stop")}
+    page = _with_table(
+        page, WHOLE_HEAD, [row for where in plain for row in _whole_rows(plain[where], whole.get(where, ()))]
+    )
+    there = [_with_entries(cell, whole.get(where, ())) for where, cell in plain.items()]
+    return _with_standing(page, WHOLE_HEADING, there)
 
 
 def _relation_lines(variants: Sequence[str]) -> list[str]:
@@ -147,10 +167,14 @@ def _means(cell: Cell) -> dict[str, float]:
     return {entry.method.algorithm: 100 * entry.mean() for entry in cell.entries}
 
 
-def _with_ours(cell: Cell, other: Cell) -> Cell:
-    """The same with FedGKD as it is in another cell."""
-    ours = [entry for entry in other.entries if entry.method.algorithm == OURS]
-    return replace(cell, entries=(*_others(cell), *ours))
+def _with_entries(cell: Cell, others: Sequence[Entry]) -> Cell:
+    """The same with these in the place of the same methods' own."""
+    names = {entry.method.algorithm for entry in others}
+    return replace(cell, entries=(*(entry for entry in cell.entries if entry.method.algorithm not in names), *others))
+
+
+def _ours(cell: Cell) -> list[Entry]:
+    return [entry for entry in cell.entries if entry.method.algorithm == OURS]
 
 
 def _others(cell: Cell) -> list[Entry]:
@@ -163,6 +187,21 @@ def _best_row(best: Cell, sage: Cell | None, plain: Cell) -> str:
     figures = [likewise[OURS], likewise.get("fedprox", math.nan), trained.get(OURS, math.nan), there[OURS]]
     figures.append(100 * rival.mean())
     return f"| {place_of(best)} | {_with_best_bold(figures, '.1f')} {rival.method.title} |\n"
+
+
+def _whole_rows(plain: Cell, whole: Sequence[Entry]) -> list[str]:
+    by_name = {entry.method.algorithm: entry for entry in plain.entries}
+    pairs = [(by_name[entry.method.algorithm], entry) for entry in whole]
+    return [
+        f"| {place_of(plain)} | {entry.method.title} | {_seeds(stopped)} | {_seeds(entry)} |\n"
+        for stopped, entry in pairs
+    ]
+
+
+def _seeds(entry: Entry) -> str:
+    """The accuracy of every seed and the round that it is of."""
+    figures = zip(entry.values("test_accuracy"), entry.values("best_round"), strict=True)
+    return ", ".join(f"{100 * accuracy:.1f} ({best:.0f})" for accuracy, best in figures)
 
 
 def _backbone_row(sage: Cell, plain: Cell) -> str:
