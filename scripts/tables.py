@@ -34,10 +34,13 @@ BACKBONE_HEAD = (
 )
 BEST_HEADING = "## The best models\n"
 BEST_HEAD = (
-    "| | `--preset best` | FedProx, likewise | GraphSAGE, trained models | in the tables | best other method there |\n"
+    "| | `--preset best` | best other, likewise | GraphSAGE, trained models | in the tables | best other there |\n"
     "|---|---|---|---|---|---|\n"
 )
 
+WEAK_HEADING = "## A weaker proximal term\n"
+WEAK_HEAD = "| | in the tables | λ = 10⁻⁴ | the same, centred kernel | best other with a GCN |\n|---|---|---|---|---|\n"
+BY_GRAPHSAGE = ("fedsage", "fedsage_plus")
 WHOLE_HEADING = "## What the early stop costs\n"
 WHOLE_HEAD = "| | | as in the tables | to the last round |\n|---|---|---|---|\n"
 
@@ -87,13 +90,13 @@ def best_cells() -> list[Cell]:
     return [_with_entries(cell, _ours(best[place_of(cell)])) for cell in evidence_cells() if place_of(cell) in best]
 
 
-def _with_standing(page: str, heading: str, cells: Sequence[Cell]) -> str:
-    """The same with how FedGKD stands there, in the place of the line that says so below that heading."""
-    before, heading, after = page.partition(heading)
+def _with_standing(page: str, words: str, cells: Sequence[Cell]) -> str:
+    """The same with how FedGKD stands there, in the place of the line that says so next after those words."""
+    before, words, after = page.partition(words)
     sentences = " ".join([*standing(cells), *distances(cells)])
     after, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, after, count=1, flags=re.MULTILINE)
-    assert put, f"no page says how FedGKD stands below {heading!r}"
-    return before + heading + after
+    assert put, f"no page says how FedGKD stands after {words!r}"
+    return before + words + after
 
 
 def relation_rows() -> dict[str, dict[str, Row]]:
@@ -122,6 +125,12 @@ def evidence_page(page: str) -> str:
     )
     rows = [_best_row(best[where], sage.get(where), cell) for where, cell in plain.items() if where in best]
     page = _with_standing(_with_table(page, BEST_HEAD, rows), BEST_HEADING, best_cells())
+    weak, centred = ({place_of(cell): cell for cell in records(file)} for file in ("lambda", "centred"))
+    rows = [_weak_row(cell, weak[where], centred.get(where)) for where, cell in plain.items() if where in weak]
+    there = [_with_entries(cell, _ours(weak[where]) if where in weak else ()) for where, cell in plain.items()]
+    page = _with_standing(_with_table(page, WEAK_HEAD, rows), WEAK_HEADING, there)
+    by_gcn = [_with_entries(cell, (), without=BY_GRAPHSAGE) for cell in there]
+    page = _with_standing(page, "Among the methods with a GCN, ", by_gcn)
     whole = {place_of(cell): cell.entries for cell in records("no-early-stop")}
     page = _with_table(
         page, WHOLE_HEAD, [row for where in plain for row in _whole_rows(plain[where], whole.get(where, ()))]
@@ -145,9 +154,13 @@ def _relation_line(where: str, found: Sequence[Row]) -> str:
 
 def _with_best_bold(figures: Sequence[float], form: str) -> str:
     """So many cells of a table; one that is not known stays empty."""
+    return " | ".join(_best_bold(figures, form))
+
+
+def _best_bold(figures: Sequence[float], form: str) -> list[str]:
     best = np.nanmax(figures)
     texts = (NOTHING if math.isnan(figure) else f"{figure:{form}}" for figure in figures)
-    return " | ".join(f"**{text}**" if figure == best else text for figure, text in zip(figures, texts, strict=True))
+    return [f"**{text}**" if figure == best else text for figure, text in zip(figures, texts, strict=True)]
 
 
 def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
@@ -167,9 +180,9 @@ def _means(cell: Cell) -> dict[str, float]:
     return {entry.method.algorithm: 100 * entry.mean() for entry in cell.entries}
 
 
-def _with_entries(cell: Cell, others: Sequence[Entry]) -> Cell:
-    """The same with these in the place of the same methods' own."""
-    names = {entry.method.algorithm for entry in others}
+def _with_entries(cell: Cell, others: Sequence[Entry], without: Sequence[str] = ()) -> Cell:
+    """The same with these in the place of the same methods' own, and without some."""
+    names = {*(entry.method.algorithm for entry in others), *without}
     return replace(cell, entries=(*(entry for entry in cell.entries if entry.method.algorithm not in names), *others))
 
 
@@ -177,16 +190,28 @@ def _ours(cell: Cell) -> list[Entry]:
     return [entry for entry in cell.entries if entry.method.algorithm == OURS]
 
 
-def _others(cell: Cell) -> list[Entry]:
-    return [entry for entry in cell.entries if entry.method.algorithm != OURS]
-
-
 def _best_row(best: Cell, sage: Cell | None, plain: Cell) -> str:
-    likewise, trained, there = _means(best), _means(sage) if sage else {}, _means(plain)
-    rival = max((entry for entry in _others(plain) if entry.method.ranked), key=Entry.mean)
-    figures = [likewise[OURS], likewise.get("fedprox", math.nan), trained.get(OURS, math.nan), there[OURS]]
-    figures.append(100 * rival.mean())
-    return f"| {place_of(best)} | {_with_best_bold(figures, '.1f')} {rival.method.title} |\n"
+    """Ours in four ways, and the best of the others in the ways of the first and of the last."""
+    (likewise, likewise_by), (there, there_by) = _best_other(best), _best_other(plain)
+    trained = _means(sage)[OURS] if sage else math.nan
+    figures = [_means(best)[OURS], likewise, trained, _means(plain)[OURS], there]
+    names = ["", likewise_by, "", "", there_by]
+    texts = [f"{text} {name}".rstrip() for text, name in zip(_best_bold(figures, ".1f"), names, strict=True)]
+    return f"| {place_of(best)} | {' | '.join(texts)} |\n"
+
+
+def _best_other(cell: Cell, without: Sequence[str] = ()) -> tuple[float, str]:
+    """Its accuracy and its name; none where there is no other."""
+    others = [entry for entry in cell.rivals if entry.method.algorithm not in (OURS, *without)]
+    best = max(others, key=Entry.mean, default=None)
+    return (100 * best.mean(), best.method.title) if best else (math.nan, "")
+
+
+def _weak_row(plain: Cell, weak: Cell, centred: Cell | None) -> str:
+    """FedGKD with a proximal term that is weaker than in the tables."""
+    rival, name = _best_other(plain, without=BY_GRAPHSAGE)
+    figures = [_means(plain)[OURS], _means(weak)[OURS], _means(centred)[OURS] if centred else math.nan, rival]
+    return f"| {place_of(plain)} | {_with_best_bold(figures, '.1f')} {name} |\n"
 
 
 def _whole_rows(plain: Cell, whole: Sequence[Entry]) -> list[str]:

@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ClientBatch, DenseFeatures, DenseStructure, SmallGraphs, Tensors
 from fedgkd.distillation import TASK_FEATURES, DistillationSettings, by_hand, distil, dynamic
-from fedgkd.distillation.synthetic import sample_edges
+from fedgkd.distillation.synthetic import edge_noise, sample_edges
 from fedgkd.errors import SettingError
 from fedgkd.models import BACKBONES, Network
 from fedgkd.training import TrainingSettings, local_round
@@ -137,6 +137,20 @@ def test_noise_is_new_in_every_round_and_the_same_for_the_same_round() -> None:
     clients.round = 2
     assert first.equal(again)
     assert not first.equal(features(clients))
+
+
+def test_a_feature_is_the_mean_over_draws_of_the_edges() -> None:
+    """The first draw is that of a single one, and each stands for all that has to do with edges."""
+    clients = trained()
+    one, many = (features(clients, task_feature="h", edge_draws=draws) for draws in (1, 3))
+    network, params = NETWORK, personal_model(clients)
+    x = features(clients, task_feature="x")
+    noise = edge_noise(clients.seed, clients.round, SETTINGS.distill_steps + 3, x.shape[1])[SETTINGS.distill_steps :]
+    edges = [sample_edges(x, each, SETTINGS.gamma, SETTINGS.tau_g) for each in noise]
+    each = [network.embed(params, SmallGraphs(DenseFeatures(x), drawn)) for drawn in edges]
+    torch.testing.assert_close(one, each[0])
+    torch.testing.assert_close(many, (each[0] + each[1] + each[2]) / 3)
+    assert not torch.allclose(one, many)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +33,7 @@ class DistillationSettings(TrainingSettings):
     )
     gamma: float = setting(0.75, "sparsity of the synthetic edges (γ)", low=0)
     tau_g: float = setting(1.0, "temperature of the sampled edges (τ_g)", low=0, open_low=True)
+    edge_draws: int = setting(1, "draws of the distilled graph's edges that a task feature is the mean of", low=1)
     x0_scale: float | None = setting(
         None,
         "standard deviation of the synthetic start X0; none: 0.1/√features, near real rows; the paper says 1",
@@ -58,12 +60,19 @@ class DistillationSettings(TrainingSettings):
     def feature_scale(self, network: Network) -> float:
         return 0.1 * network.num_features**-0.5 if self.x0_scale is None else self.x0_scale
 
+    def described(self, graph: SyntheticGraph, noise: Sequence[Tensor], network: Network, params: Tensors) -> Tensor:
+        """The task features of a distilled graph, their mean over as many draws of its edges as there is noise for."""
+        with torch.no_grad():
+            drawn = [sample_edges(graph.x, each, self.gamma, self.tau_g) for each in noise]
+        features = [task_feature(self.task_feature, graph, edges, network, params) for edges in drawn]
+        return torch.stack(features).mean(dim=0)
+
 
 def distil(clients: ClientBatch, network: Network, params: Tensors, settings: DistillationSettings) -> Tensor:
     """The task features of every client's current model: ``(clients, rows, columns)``."""
     graph = settings.start(clients, network)
-    steps = settings.distill_steps
-    noise = [n.to(clients.device) for n in edge_noise(clients.seed, clients.round, steps + 1, graph.x.shape[1])]
+    steps, draws = settings.distill_steps, settings.edge_draws
+    noise = [n.to(clients.device) for n in edge_noise(clients.seed, clients.round, steps + draws, graph.x.shape[1])]
     tensors = {"x": graph.x}
     optimiser = Adam(settings.distill_lr * settings.feature_scale(network), weight_decay=0.0)
     moments = optimiser.start(tensors)
@@ -74,9 +83,7 @@ def distil(clients: ClientBatch, network: Network, params: Tensors, settings: Di
         optimiser.step(tensors, {"x": grad}, moments)
         # The loss falls fastest in y along log p; the projection keeps y a distribution.
         y = project_to_simplex(y + settings.distill_lr * log_p)
-    with torch.no_grad():
-        edges = sample_edges(graph.x, noise[steps], settings.gamma, settings.tau_g)
-    return task_feature(settings.task_feature, SyntheticGraph(graph.x, y), edges, network, params)
+    return settings.described(SyntheticGraph(graph.x, y), noise[steps:], network, params)
 
 
 @torch.enable_grad()

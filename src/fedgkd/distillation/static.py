@@ -13,8 +13,7 @@ from torch.nn.functional import log_softmax
 
 from fedgkd.clients import ClientBatch, DenseFeatures, SmallGraphs, Tensors
 from fedgkd.distillation.dynamic import DistillationSettings
-from fedgkd.distillation.features import task_feature
-from fedgkd.distillation.synthetic import SyntheticGraph, edge_noise, sample_edges
+from fedgkd.distillation.synthetic import edge_noise, sample_edges
 from fedgkd.models import Network
 from fedgkd.training import Adam
 from fedgkd.training.local import training_loss
@@ -23,7 +22,8 @@ from fedgkd.training.local import training_loss
 def distil_static(clients: ClientBatch, network: Network, settings: DistillationSettings, models: int) -> Tensor:
     """Task features ``(clients, rows, columns)`` from a graph matched over that many random models."""
     graph = settings.start(clients, network)
-    noise = [n.to(clients.device) for n in edge_noise(clients.seed, 0, models + 1, graph.x.shape[1])]
+    rows, draws = graph.x.shape[1], settings.edge_draws
+    noise = [n.to(clients.device) for n in edge_noise(clients.seed, 0, models + draws, rows)]
     tensors = {"x": graph.x}
     optimiser = Adam(settings.distill_lr * settings.feature_scale(network), weight_decay=0.0)
     moments = optimiser.start(tensors)
@@ -36,10 +36,8 @@ def distil_static(clients: ClientBatch, network: Network, settings: Distillation
         matched = _gradients(-(graph.y * log_p).sum(-1).mean(-1), params, create_graph=True)
         (grad,) = torch.autograd.grad(_distance(matched, target), x)
         optimiser.step(tensors, {"x": grad}, moments)
-    with torch.no_grad():
-        edges = sample_edges(graph.x, noise[models], settings.gamma, settings.tau_g)
     start = network.initial(clients.seed, len(clients), clients.device)
-    return task_feature(settings.task_feature, SyntheticGraph(graph.x, graph.y), edges, network, start)
+    return settings.described(graph, noise[models:], network, start)
 
 
 def _leaves(params: Tensors) -> Tensors:
