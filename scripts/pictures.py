@@ -37,7 +37,10 @@ VARIANTS = {
     "weights": "weights, cosine",
     "updates": "updates, cosine",
     "x-h": "[X ‖ H], correlation",
+    "x-h-cosine": "[X ‖ H], cosine",
+    "x-h-both": "[X ‖ H], compared as ours",
     "h": "H, correlation",
+    "h-cosine": "H, cosine",
     "y": "Y, correlation",
     "x0-0.03": "X0 with rows of norm 1",
     "x0-1": "X0 ~ N(0, 1)",
@@ -45,8 +48,13 @@ VARIANTS = {
     "5-probes": "the same, X0 of norm 1, small step",
     "no-step": "no distillation step",
     "5-steps": "five steps",
+    "step-0.01": "a tenth of the step",
+    "step-1": "ten times the step",
+    "10-draws": "mean of ten draws of edges",
     "gamma-5": "γ = 5",
     "local-kernel": "kernel local",
+    "square-kernel": "kernel square",
+    "centred-kernel": "kernel centred",
 }
 """Those of ``fedgkd ablate relation``, and what the picture calls them."""
 COMPARED = 4

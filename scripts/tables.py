@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedgkd.reporting.formats import to_markdown
 from fedgkd.reporting.quality import Row, quality_rows
 from fedgkd.reporting.report import read_report
 from fedgkd.reporting.tables import NOTHING, OURS, Table, distances, overviews, standing
+from scripts import convergence
 from scripts.evidence import GRAPHS
 from scripts.pictures import draw_distances, draw_relation, place, place_of, short_title
 
@@ -28,6 +30,13 @@ RELATION_TABLES = {
     "|---|---|---|---|---|---|---|\n": ("default", "cosine", "embedding", "weights", "updates"),
 }
 """Their heads, and the variants below."""
+MEASURES_HEAD = "| | cosine | correlation | both |\n|---|---|---|---|\n"
+MEASURES = {
+    "class distributions": ("cosine", "correlation", "default"),
+    "[X ‖ H]": ("x-h-cosine", "x-h", "x-h-both"),
+    "H": ("h-cosine", "h", None),
+}
+"""The variants that compare a feature by each."""
 BACKBONE_HEAD = (
     "| | FedSage | FedSage+ | FedProx with GraphSAGE | FedGKD with GraphSAGE | FedGKD with a GCN |\n"
     "|---|---|---|---|---|---|\n"
@@ -40,23 +49,46 @@ BEST_HEAD = (
 
 WEAK_HEADING = "## A weaker proximal term\n"
 WEAK_HEAD = "| | in the tables | λ = 10⁻⁴ | the same, centred kernel | best other with a GCN |\n|---|---|---|---|---|\n"
+WEAK_BY_GCN = "Among the methods with a GCN, "
 BY_GRAPHSAGE = ("fedsage", "fedsage_plus")
+CONVERGENCE_HEAD = f"| | {' | '.join(map(short_title, GRAPHS))} |\n|---|---|---|---|---|---|\n"
 WHOLE_HEADING = "## What the early stop costs\n"
 WHOLE_HEAD = "| | | as in the tables | to the last round |\n|---|---|---|---|\n"
 
 
-def records(*graphs: str) -> tuple[Cell, ...]:
-    return read_report(*(ROOT / "results" / f"{graph}.jsonl" for graph in graphs)).comparison.cells
+@cache
+def records(*files: str) -> dict[str, Cell]:
+    """The cells of some files of ``results/`` by federation, graph by graph."""
+    cells = read_report(*(ROOT / "results" / f"{file}.jsonl" for file in files)).comparison.cells
+    return {place_of(cell): cell for cell in sorted(cells, key=lambda cell: GRAPHS.index(cell.dataset))}
 
 
-def evidence_cells() -> list[Cell]:
+def evidence() -> dict[str, Cell]:
     """All federations of the two tables."""
-    return _by_graph(records(*GRAPHS))
+    return records(*GRAPHS)
+
+
+def evidence_with(file: str, *methods: str, without: Sequence[str] = ()) -> list[Cell]:
+    """All federations of the two tables, with another file's runs in the place of the same methods' own.
+
+    Args:
+        methods: Those alone; all that the file has by default.
+        without: Methods to leave out.
+    """
+    other = records(file)
+    return [_replaced(cell, other.get(where), methods, without) for where, cell in evidence().items()]
+
+
+def _replaced(cell: Cell, other: Cell | None, methods: Sequence[str], without: Sequence[str]) -> Cell:
+    entries = other.entries if other else ()
+    new = [entry for entry in entries if not methods or entry.method.algorithm in methods]
+    gone = {*without, *(entry.method.algorithm for entry in new)}
+    return replace(cell, entries=(*(entry for entry in cell.entries if entry.method.algorithm not in gone), *new))
 
 
 def at_its_best() -> dict[str, float]:
     """FedGKD's accuracy with ``--preset best``, by federation."""
-    return {place_of(cell): _means(cell)[OURS] / 100 for cell in records("best")}
+    return {where: _means(cell)[OURS] / 100 for where, cell in records("best").items()}
 
 
 def tables_page(page: str) -> str:
@@ -80,20 +112,14 @@ def _short(table: Table) -> str:
 
 def findings_page(page: str) -> str:
     """The same with the sentences on how FedGKD stands, as it is by default and at its best."""
-    page = _with_standing(page, "## Where it does not\n", evidence_cells())
-    return _with_standing(page, BEST_HEADING, best_cells())
+    page = _with_standing(page, "## Where it does not\n", evidence().values())
+    return _with_standing(page, BEST_HEADING, evidence_with("best", OURS))
 
 
-def best_cells() -> list[Cell]:
-    """The tables' federations with FedGKD as ``--preset best`` has it."""
-    best = {place_of(cell): cell for cell in records("best")}
-    return [_with_entries(cell, _ours(best[place_of(cell)])) for cell in evidence_cells() if place_of(cell) in best]
-
-
-def _with_standing(page: str, words: str, cells: Sequence[Cell]) -> str:
+def _with_standing(page: str, words: str, cells: Collection[Cell]) -> str:
     """The same with how FedGKD stands there, in the place of the line that says so next after those words."""
     before, words, after = page.partition(words)
-    sentences = " ".join([*standing(cells), *distances(cells)])
+    sentences = " ".join([*standing(tuple(cells)), *distances(tuple(cells))])
     after, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, after, count=1, flags=re.MULTILINE)
     assert put, f"no page says how FedGKD stands after {words!r}"
     return before + words + after
@@ -114,29 +140,20 @@ def relation_qualities() -> dict[str, dict[str, float]]:
 
 
 def evidence_page(page: str) -> str:
-    """The same with the tables of the relation, of GraphSAGE, of the best preset and of runs to the last round."""
+    """The same with all its tables, and with how FedGKD stands where other runs are in the place of the tables' own."""
     for head, variants in RELATION_TABLES.items():
         page = _with_table(page, head, _relation_lines(variants))
-    plain, sage, best = (
-        {place_of(cell): cell for cell in cells} for cells in (evidence_cells(), records("graphsage"), records("best"))
-    )
-    page = _with_table(
-        page, BACKBONE_HEAD, [_backbone_row(sage[where], plain[where]) for where in plain if where in sage]
-    )
-    rows = [_best_row(best[where], sage.get(where), cell) for where, cell in plain.items() if where in best]
-    page = _with_standing(_with_table(page, BEST_HEAD, rows), BEST_HEADING, best_cells())
-    weak, centred = ({place_of(cell): cell for cell in records(file)} for file in ("lambda", "centred"))
-    rows = [_weak_row(cell, weak[where], centred.get(where)) for where, cell in plain.items() if where in weak]
-    there = [_with_entries(cell, _ours(weak[where]) if where in weak else ()) for where, cell in plain.items()]
-    page = _with_standing(_with_table(page, WEAK_HEAD, rows), WEAK_HEADING, there)
-    by_gcn = [_with_entries(cell, (), without=BY_GRAPHSAGE) for cell in there]
-    page = _with_standing(page, "Among the methods with a GCN, ", by_gcn)
-    whole = {place_of(cell): cell.entries for cell in records("no-early-stop")}
-    page = _with_table(
-        page, WHOLE_HEAD, [row for where in plain for row in _whole_rows(plain[where], whole.get(where, ()))]
-    )
-    there = [_with_entries(cell, whole.get(where, ())) for where, cell in plain.items()]
-    return _with_standing(page, WHOLE_HEADING, there)
+    page = _with_table(page, MEASURES_HEAD, _measures_lines())
+    plain, sage, best = evidence(), records("graphsage"), records("best")
+    page = _with_table(page, BACKBONE_HEAD, [_backbone_row(sage[where], plain[where]) for where in sage])
+    page = _with_table(page, BEST_HEAD, [_best_row(best[where], sage.get(where), plain[where]) for where in best])
+    page = _with_standing(page, BEST_HEADING, evidence_with("best", OURS))
+    weak, centred = records("lambda"), records("centred")
+    page = _with_table(page, WEAK_HEAD, [_weak_row(plain[where], weak[where], centred.get(where)) for where in weak])
+    page = _with_standing(page, WEAK_HEADING, evidence_with("lambda"))
+    page = _with_standing(page, WEAK_BY_GCN, evidence_with("lambda", without=BY_GRAPHSAGE))
+    rows = [row for where, whole in records("no-early-stop").items() for row in _whole_rows(plain[where], whole)]
+    return _with_standing(_with_table(page, WHOLE_HEAD, rows), WHOLE_HEADING, evidence_with("no-early-stop"))
 
 
 def _relation_lines(variants: Sequence[str]) -> list[str]:
@@ -145,6 +162,12 @@ def _relation_lines(variants: Sequence[str]) -> list[str]:
     means = [float(np.mean([row["quality"] for row in column.values()])) for column in columns]
     lines = (_relation_line(where, [column[where] for column in columns]) for where in columns[0])
     return [*lines, f"| mean | {_with_best_bold(means, '.3f')} | |\n"]
+
+
+def _measures_lines() -> list[str]:
+    means = {variant: float(np.mean([*of.values()])) for variant, of in relation_qualities().items()}
+    figures = {feature: [means.get(variant or "", math.nan) for variant in by] for feature, by in MEASURES.items()}
+    return [f"| {feature} | {_with_best_bold(row, '.3f')} |\n" for feature, row in figures.items()]
 
 
 def _relation_line(where: str, found: Sequence[Row]) -> str:
@@ -166,28 +189,13 @@ def _best_bold(figures: Sequence[float], form: str) -> list[str]:
 def _with_table(page: str, head: str, lines: Sequence[str]) -> str:
     """The same with as many other lines below that head."""
     before, head, after = page.partition(head)
-    assert head, f"docs/evidence.md has no table that begins with {head!r}"
+    assert head, f"the page has no table that begins with {head!r}"
     return before + head + "".join(lines) + re.sub(r"\A(\|.*\n)*", "", after)
-
-
-def _by_graph(cells: Sequence[Cell]) -> list[Cell]:
-    """In the order of the graphs, not of settings."""
-    return sorted(cells, key=lambda cell: GRAPHS.index(cell.dataset))
 
 
 def _means(cell: Cell) -> dict[str, float]:
     """The test accuracies of a cell's methods, in percent."""
     return {entry.method.algorithm: 100 * entry.mean() for entry in cell.entries}
-
-
-def _with_entries(cell: Cell, others: Sequence[Entry], without: Sequence[str] = ()) -> Cell:
-    """The same with these in the place of the same methods' own, and without some."""
-    names = {*(entry.method.algorithm for entry in others), *without}
-    return replace(cell, entries=(*(entry for entry in cell.entries if entry.method.algorithm not in names), *others))
-
-
-def _ours(cell: Cell) -> list[Entry]:
-    return [entry for entry in cell.entries if entry.method.algorithm == OURS]
 
 
 def _best_row(best: Cell, sage: Cell | None, plain: Cell) -> str:
@@ -214,9 +222,9 @@ def _weak_row(plain: Cell, weak: Cell, centred: Cell | None) -> str:
     return f"| {place_of(plain)} | {_with_best_bold(figures, '.1f')} {name} |\n"
 
 
-def _whole_rows(plain: Cell, whole: Sequence[Entry]) -> list[str]:
+def _whole_rows(plain: Cell, whole: Cell) -> list[str]:
     by_name = {entry.method.algorithm: entry for entry in plain.entries}
-    pairs = [(by_name[entry.method.algorithm], entry) for entry in whole]
+    pairs = [(by_name[entry.method.algorithm], entry) for entry in whole.entries]
     return [
         f"| {place_of(plain)} | {entry.method.title} | {_seeds(stopped)} | {_seeds(entry)} |\n"
         for stopped, entry in pairs
@@ -235,11 +243,21 @@ def _backbone_row(sage: Cell, plain: Cell) -> str:
     return f"| {place_of(sage)} | {_with_best_bold(rivals, '.1f')} | {by_name[OURS]:.1f} |\n"
 
 
-PAGES = {"tables.md": tables_page, "findings.md": findings_page, "evidence.md": evidence_page}
+def studies_page(page: str) -> str:
+    """The same with the table of convergence."""
+    return _with_table(page, CONVERGENCE_HEAD, convergence.lines(ROOT / convergence.RECORD))
+
+
+PAGES = {
+    "tables.md": tables_page,
+    "findings.md": findings_page,
+    "evidence.md": evidence_page,
+    "studies.md": studies_page,
+}
 
 if __name__ == "__main__":
     for name, rebuilt in PAGES.items():
         file = ROOT / "docs" / name
         file.write_text(rebuilt(file.read_text()))
-    draw_distances(evidence_cells(), at_its_best(), DISTANCES)
+    draw_distances(list(evidence().values()), at_its_best(), DISTANCES)
     draw_relation(relation_qualities(), RELATION)

@@ -9,7 +9,7 @@ import pytest
 
 from fedgkd.experiments.ablate import RELATION_VARIANTS
 from scripts.pictures import VARIANTS, draw_distances, draw_relation
-from scripts.tables import DISTANCES, PAGES, RELATION, ROOT, at_its_best, evidence_cells, relation_qualities
+from scripts.tables import DISTANCES, PAGES, RELATION, ROOT, at_its_best, evidence, relation_qualities
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -34,7 +34,7 @@ def test_a_changed_figure_is_put_right(name: str, written: str, wrong: str) -> N
 
 def test_the_picture_of_the_methods_says_what_the_records_say(tmp_path: Path) -> None:
     file = tmp_path / "distances.svg"
-    draw_distances(evidence_cells(), at_its_best(), file)
+    draw_distances(list(evidence().values()), at_its_best(), file)
     assert words(file) == words(DISTANCES), "run: .venv/bin/python -m scripts.tables"
     assert {"Cora, overlapping 50", "FedGKD", "84.3", "−0.3", "−4.2*"} <= set(words(file))
 
