@@ -1,44 +1,51 @@
-"""Test accuracy by rounds, from the runs of the convergence study into a file: results/convergence.csv."""
+"""Keeps the test accuracy by rounds, from the runs of the convergence study: results/convergence.csv.
+
+.venv/bin/python -m scripts.convergence convergence
+"""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import pandas as pd
 
+from fedgkd.atomic import atomic_write_text
+from fedgkd.errors import RunError
 from fedgkd.reporting import load_rounds
 from fedgkd.reporting.methods import method_position, method_title
 from scripts.evidence import GRAPHS, RESULTS
 
 RECORD = RESULTS / "convergence.csv"
 NEAR = 0.01
-"""A run has converged once it is that near to the best that it will reach."""
+"""A method has converged once it is that near to the best that it will reach."""
 
 
 def keep(runs: Path, file: Path = RECORD) -> None:
-    """A row for every round, a column for every graph and algorithm."""
-    rounds = load_rounds(runs)
-    table = rounds.pivot_table("test_accuracy", "round", ["dataset", "algorithm"])
-    table.columns = [f"{dataset} {algorithm}" for dataset, algorithm in table.columns]
-    table.round(4).to_csv(file)
+    """A row for every round, a column for every graph and algorithm, the mean over seeds."""
+    table = load_rounds(runs).pivot_table("test_accuracy", "round", ["dataset", "algorithm"])
+    table.columns = [" ".join(column) for column in table.columns]
+    atomic_write_text(file, table.to_csv(float_format="%.4f"), RunError)
 
 
 def lines(file: Path) -> list[str]:
-    """A row of a table for every method: for each graph when it had converged, and its best."""
+    """A row of a table for every method: for each graph the round by which it had converged, and its best accuracy."""
     table = pd.read_csv(file, index_col="round")
-    names = {column.partition(" ")[2] for column in table.columns}
-    rows = sorted(names, key=method_position)
+    methods = sorted({column.partition(" ")[2] for column in table.columns}, key=method_position)
+    columns = [[table[f"{graph} {method}"] for graph in GRAPHS] for method in methods]
     return [
-        f"| {method_title(name)} | {' | '.join(_cell(table[f'{graph} {name}']) for graph in GRAPHS)} |\n"
-        for name in rows
+        f"| {method_title(method)} | {' | '.join(map(_cell, curves))} |\n"
+        for method, curves in zip(methods, columns, strict=True)
     ]
 
 
 def _cell(accuracy: pd.Series[float]) -> str:
     best = accuracy.max()
-    return f"{accuracy.index[accuracy >= best - NEAR][0]}, {100 * best:.1f}"
+    near = accuracy.round(4) >= round(best - NEAR, 4)
+    return f"{accuracy.index[near][0]}, {100 * best:.1f}"
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="scripts.convergence", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("runs", type=Path, help="the folder of the runs")
+    keep(parser.parse_args().runs)

@@ -148,6 +148,8 @@ def evidence_page(page: str) -> str:
     page = _with_table(page, BACKBONE_HEAD, [_backbone_row(sage[where], plain[where]) for where in sage])
     page = _with_table(page, BEST_HEAD, [_best_row(best[where], sage.get(where), plain[where]) for where in best])
     page = _with_standing(page, BEST_HEADING, evidence_with("best", OURS))
+    contested = [cell for cell in best.values() if len(cell.rivals) > 1]
+    page = _with_standing(page, "Among those that were given the same, ", contested)
     weak, centred = records("lambda"), records("centred")
     page = _with_table(page, WEAK_HEAD, [_weak_row(plain[where], weak[where], centred.get(where)) for where in weak])
     page = _with_standing(page, WEAK_HEADING, evidence_with("lambda"))
