@@ -21,11 +21,14 @@ NEAR = 0.01
 """A method has converged once it is that near to the best that it will reach."""
 
 
+DIGITS = 4
+
+
 def keep(runs: Path, file: Path = RECORD) -> None:
     """A row for every round, a column for every graph and algorithm, the mean over seeds."""
     table = load_rounds(runs).pivot_table("test_accuracy", "round", ["dataset", "algorithm"])
     table.columns = [" ".join(column) for column in table.columns]
-    atomic_write_text(file, table.to_csv(float_format="%.4f"), RunError)
+    atomic_write_text(file, table.to_csv(float_format=f"%.{DIGITS}f"), RunError)
 
 
 def lines(file: Path) -> list[str]:
@@ -41,7 +44,7 @@ def lines(file: Path) -> list[str]:
 
 def _cell(accuracy: pd.Series[float]) -> str:
     best = accuracy.max()
-    near = accuracy.round(4) >= round(best - NEAR, 4)
+    near = accuracy >= round(best - NEAR, DIGITS)
     return f"{accuracy.index[near][0]}, {100 * best:.1f}"
 
 

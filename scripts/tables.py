@@ -119,12 +119,14 @@ def findings_page(page: str) -> str:
 def _with_standing(page: str, words: str, cells: Collection[Cell]) -> str:
     """The same with how FedGKD stands there, in the place of the line that says so next after those words."""
     before, words, after = page.partition(words)
+    section, heading, rest = after.partition("\n## ")
     sentences = " ".join([*standing(tuple(cells)), *distances(tuple(cells))])
-    after, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, after, count=1, flags=re.MULTILINE)
+    section, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, section, count=1, flags=re.MULTILINE)
     assert put, f"no page says how FedGKD stands after {words!r}"
-    return before + words + after
+    return before + words + section + heading + rest
 
 
+@cache
 def relation_rows() -> dict[str, dict[str, Row]]:
     """The figures of the relation study, by variant and federation."""
     found: dict[str, dict[str, Row]] = {}
@@ -161,15 +163,19 @@ def evidence_page(page: str) -> str:
 def _relation_lines(variants: Sequence[str]) -> list[str]:
     rows = relation_rows()
     columns = [rows[variant] for variant in variants]
-    means = [float(np.mean([row["quality"] for row in column.values()])) for column in columns]
+    means = list(map(_mean_quality, variants))
     lines = (_relation_line(where, [column[where] for column in columns]) for where in columns[0])
     return [*lines, f"| mean | {_with_best_bold(means, '.3f')} | |\n"]
 
 
 def _measures_lines() -> list[str]:
-    means = {variant: float(np.mean([*of.values()])) for variant, of in relation_qualities().items()}
-    figures = {feature: [means.get(variant or "", math.nan) for variant in by] for feature, by in MEASURES.items()}
+    figures = {feature: [_mean_quality(variant) for variant in by] for feature, by in MEASURES.items()}
     return [f"| {feature} | {_with_best_bold(row, '.3f')} |\n" for feature, row in figures.items()]
+
+
+def _mean_quality(variant: str | None) -> float:
+    """Over all federations; none where nothing has been run."""
+    return float(np.mean([row["quality"] for row in relation_rows()[variant].values()])) if variant else math.nan
 
 
 def _relation_line(where: str, found: Sequence[Row]) -> str:
@@ -201,7 +207,7 @@ def _means(cell: Cell) -> dict[str, float]:
 
 
 def _best_row(best: Cell, sage: Cell | None, plain: Cell) -> str:
-    """Ours in four ways, and the best of the others in the ways of the first and of the last."""
+    """Ours in three ways, and the best of the others in the ways of the first and of the last."""
     (likewise, likewise_by), (there, there_by) = _best_other(best), _best_other(plain)
     trained = _means(sage)[OURS] if sage else math.nan
     figures = [_means(best)[OURS], likewise, trained, _means(plain)[OURS], there]
@@ -225,11 +231,10 @@ def _weak_row(plain: Cell, weak: Cell, centred: Cell | None) -> str:
 
 
 def _whole_rows(plain: Cell, whole: Cell) -> list[str]:
-    by_name = {entry.method.algorithm: entry for entry in plain.entries}
-    pairs = [(by_name[entry.method.algorithm], entry) for entry in whole.entries]
+    stopped = {entry.method.algorithm: _seeds(entry) for entry in plain.entries}
     return [
-        f"| {place_of(plain)} | {entry.method.title} | {_seeds(stopped)} | {_seeds(entry)} |\n"
-        for stopped, entry in pairs
+        f"| {place_of(plain)} | {entry.method.title} | {stopped[entry.method.algorithm]} | {_seeds(entry)} |\n"
+        for entry in whole.entries
     ]
 
 

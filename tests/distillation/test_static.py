@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, log_softmax
@@ -55,6 +57,20 @@ def test_it_is_deterministic_and_tells_clients_apart() -> None:
     first = distil_static(clients(), NETWORK, SETTINGS, models=5)
     assert first.equal(distil_static(clients(), NETWORK, SETTINGS, models=5))
     assert not torch.allclose(first[0], first[1], atol=1e-4)
+
+
+def test_draws_of_the_edges_leave_the_graph_as_it_is() -> None:
+    one, many = (
+        {
+            kind: distil_static(
+                clients(), NETWORK, replace(SETTINGS, gamma=0.0, task_feature=kind, edge_draws=draws), 5
+            )
+            for kind in "xh"
+        }
+        for draws in (1, 4)
+    )
+    assert one["x"].allclose(many["x"])
+    assert not one["h"].allclose(many["h"])
 
 
 def test_a_client_alone_gets_the_same_graph() -> None:

@@ -33,7 +33,7 @@ class DistillationSettings(TrainingSettings):
     )
     gamma: float = setting(0.75, "sparsity of the synthetic edges (γ)", low=0)
     tau_g: float = setting(1.0, "temperature of the sampled edges (τ_g)", low=0, open_low=True)
-    edge_draws: int = setting(1, "draws of the distilled graph's edges that a task feature is the mean of", low=1)
+    edge_draws: int = setting(1, "draws of the synthetic edges that H, X‖H and predictions are averaged over", low=1)
     x0_scale: float | None = setting(
         None,
         "standard deviation of the synthetic start X0; none: 0.1/√features, near real rows; the paper says 1",
