@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import pandas as pd
 
 from fedgkd.atomic import atomic_write_text
-from fedgkd.errors import RunError
+from fedgkd.errors import FedGKDError, RunError
 from fedgkd.reporting import load_rounds
 from fedgkd.reporting.methods import method_position, method_title
 from scripts.evidence import GRAPHS, RESULTS
@@ -19,14 +20,20 @@ from scripts.evidence import GRAPHS, RESULTS
 RECORD = RESULTS / "convergence.csv"
 NEAR = 0.01
 """A method has converged once it is that near to the best that it will reach."""
-
-
 DIGITS = 4
+"""Of an accuracy in the file."""
 
 
 def keep(runs: Path, file: Path = RECORD) -> None:
-    """A row for every round, a column for every graph and algorithm, the mean over seeds."""
-    table = load_rounds(runs).pivot_table("test_accuracy", "round", ["dataset", "algorithm"])
+    """A row for every round, a column for every graph and algorithm, the mean over seeds.
+
+    Raises:
+        RunError: If there are no runs, or not all have as many rounds: their means would be of other runs in each.
+    """
+    rounds = load_rounds(runs)
+    if rounds.groupby("run")["round"].max().nunique() > 1:
+        raise RunError(f"{runs}: some runs have fewer rounds than others; make them with --set patience=0")
+    table = rounds.pivot_table("test_accuracy", "round", ["dataset", "algorithm"])
     table.columns = [" ".join(column) for column in table.columns]
     atomic_write_text(file, table.to_csv(float_format=f"%.{DIGITS}f"), RunError)
 
@@ -51,4 +58,7 @@ def _cell(accuracy: pd.Series[float]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="scripts.convergence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("runs", type=Path, help="the folder of the runs")
-    keep(parser.parse_args().runs)
+    try:
+        keep(parser.parse_args().runs)
+    except FedGKDError as problem:
+        sys.exit(f"error: {problem}")

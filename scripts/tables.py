@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import spearmanr
 
+from fedgkd.experiments.ablate import RELATION_VARIANTS
 from fedgkd.reporting.comparison import Cell, Entry, with_gaps
 from fedgkd.reporting.formats import to_markdown
 from fedgkd.reporting.quality import Row, quality_rows
@@ -37,6 +39,11 @@ MEASURES = {
     "H": ("h-cosine", "h", None),
 }
 """The variants that compare a feature by each."""
+AGREEMENT_HEAD = (
+    "| | Cora 20 | CiteSeer 20 | CiteSeer, overlapping 30 | Photo 20 | PubMed 20 | Computers 20 |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+OTHER_KERNELS = ("local-kernel", "square-kernel", "centred-kernel")
 BACKBONE_HEAD = (
     "| | FedSage | FedSage+ | FedProx with GraphSAGE | FedGKD with GraphSAGE | FedGKD with a GCN |\n"
     "|---|---|---|---|---|---|\n"
@@ -50,6 +57,7 @@ BEST_HEAD = (
 WEAK_HEADING = "## A weaker proximal term\n"
 WEAK_HEAD = "| | in the tables | λ = 10⁻⁴ | the same, centred kernel | best other with a GCN |\n|---|---|---|---|---|\n"
 WEAK_BY_GCN = "Among the methods with a GCN, "
+WHOLE_BY_GCN = "Among the methods with a GCN alone:\n"
 BY_GRAPHSAGE = ("fedsage", "fedsage_plus")
 CONVERGENCE_HEAD = f"| | {' | '.join(map(short_title, GRAPHS))} |\n|---|---|---|---|---|---|\n"
 WHOLE_HEADING = "## What the early stop costs\n"
@@ -112,15 +120,15 @@ def _short(table: Table) -> str:
 
 def findings_page(page: str) -> str:
     """The same with the sentences on how FedGKD stands, as it is by default and at its best."""
-    page = _with_standing(page, "## Where it does not\n", evidence().values())
+    page = _with_standing(page, "## Where it does not\n", list(evidence().values()))
     return _with_standing(page, BEST_HEADING, evidence_with("best", OURS))
 
 
-def _with_standing(page: str, words: str, cells: Collection[Cell]) -> str:
+def _with_standing(page: str, words: str, cells: Sequence[Cell]) -> str:
     """The same with how FedGKD stands there, in the place of the line that says so next after those words."""
     before, words, after = page.partition(words)
     section, heading, rest = after.partition("\n## ")
-    sentences = " ".join([*standing(tuple(cells)), *distances(tuple(cells))])
+    sentences = " ".join([*standing(cells), *distances(cells)])
     section, put = re.subn(r"^FedGKD is first .*", lambda _: sentences, section, count=1, flags=re.MULTILINE)
     assert put, f"no page says how FedGKD stands after {words!r}"
     return before + words + section + heading + rest
@@ -146,6 +154,7 @@ def evidence_page(page: str) -> str:
     for head, variants in RELATION_TABLES.items():
         page = _with_table(page, head, _relation_lines(variants))
     page = _with_table(page, MEASURES_HEAD, _measures_lines())
+    page = _with_table(page, AGREEMENT_HEAD, [_agreement_line()])
     plain, sage, best = evidence(), records("graphsage"), records("best")
     page = _with_table(page, BACKBONE_HEAD, [_backbone_row(sage[where], plain[where]) for where in sage])
     page = _with_table(page, BEST_HEAD, [_best_row(best[where], sage.get(where), plain[where]) for where in best])
@@ -157,7 +166,8 @@ def evidence_page(page: str) -> str:
     page = _with_standing(page, WEAK_HEADING, evidence_with("lambda"))
     page = _with_standing(page, WEAK_BY_GCN, evidence_with("lambda", without=BY_GRAPHSAGE))
     rows = [row for where, whole in records("no-early-stop").items() for row in _whole_rows(plain[where], whole)]
-    return _with_standing(_with_table(page, WHOLE_HEAD, rows), WHOLE_HEADING, evidence_with("no-early-stop"))
+    page = _with_standing(_with_table(page, WHOLE_HEAD, rows), WHOLE_HEADING, evidence_with("no-early-stop"))
+    return _with_standing(page, WHOLE_BY_GCN, evidence_with("no-early-stop", without=BY_GRAPHSAGE))
 
 
 def _relation_lines(variants: Sequence[str]) -> list[str]:
@@ -171,6 +181,16 @@ def _relation_lines(variants: Sequence[str]) -> list[str]:
 def _measures_lines() -> list[str]:
     figures = {feature: [_mean_quality(variant) for variant in by] for feature, by in MEASURES.items()}
     return [f"| {feature} | {_with_best_bold(row, '.3f')} |\n" for feature, row in figures.items()]
+
+
+def _agreement_line() -> str:
+    """Whether the variants with the paper's kernel that relate the clients better are the more accurate ones."""
+    alike = [of for variant, of in relation_rows().items() if variant in RELATION_VARIANTS.keys() - {*OTHER_KERNELS}]
+    found = [
+        spearmanr([of[where]["quality"] for of in alike], [of[where]["val_accuracy"] for of in alike]).statistic
+        for where in alike[0]
+    ]
+    return f"| rank correlation | {' | '.join(f'{value:.2f}'.replace('-', '−') for value in found)} |\n"
 
 
 def _mean_quality(variant: str | None) -> float:

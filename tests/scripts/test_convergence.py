@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from fedgkd.errors import RunError
 from scripts.convergence import keep, lines
 from scripts.evidence import GRAPHS
 from tests.reporting.written import write_run
@@ -24,3 +27,12 @@ def test_it_keeps_the_means_over_seeds_and_finds_when_they_had_converged(tmp_pat
         "| Local | 5, 85.0 | 5, 85.0 | 5, 85.0 | 5, 85.0 | 5, 85.0 |\n",
         "| FedGKD | 5, 85.0 | 5, 85.0 | 5, 85.0 | 5, 85.0 | 5, 85.0 |\n",
     ]
+
+
+def test_runs_of_unequal_length_are_refused(tmp_path: Path) -> None:
+    """Late rounds would be means over other runs than early ones."""
+    for seed, rounds in enumerate((6, 5)):
+        write_run(tmp_path / "runs" / str(seed), "local", seed, rounds=rounds)
+    with pytest.raises(RunError, match="some runs have fewer rounds than others; make them with --set patience=0"):
+        keep(tmp_path / "runs", tmp_path / "curves.csv")
+    assert not (tmp_path / "curves.csv").exists()
