@@ -10,9 +10,18 @@
 The command line prints the message and exits with code 2; anything else is a bug and keeps its traceback.
 """
 
+import re
+
+LONGEST_QUOTE = 80
+"""Characters of outside input that a message shows."""
+
 
 class FedGKDError(Exception):
-    """Base of all errors meant for the user."""
+    """Base of all errors meant for the user: one line that a terminal can show, whatever input it quotes."""
+
+    def __init__(self, message: str = "") -> None:
+        one_line = "".join(" " if c.isspace() else c if c.isprintable() else ascii(c)[1:-1] for c in message)
+        super().__init__(re.sub(rf"[^\s/]{{{LONGEST_QUOTE + 1},}}", lambda word: shortened(word[0]), one_line))
 
 
 class DataError(FedGKDError):
@@ -33,3 +42,9 @@ class RunError(FedGKDError):
 
 class FederationError(FedGKDError):
     """A kit, a certificate or a connection of a real federation is not usable."""
+
+
+def shortened(value: object) -> str:
+    """Outside input as a message may show it: cut at 80 characters."""
+    text = str(value)
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
