@@ -1,0 +1,8 @@
+"""All targets, by name. A new one is a class in a module beside this one, and an entry here."""
+
+from __future__ import annotations
+
+from tests.fuzz.core import Target
+from tests.fuzz.texts import Json
+
+TARGETS: dict[str, Target] = {target.name: target for target in (Json(),)}
