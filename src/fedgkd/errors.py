@@ -8,20 +8,57 @@
     └── FederationError  a kit, a certificate or a connection of a real federation is not usable
 
 The command line prints the message and exits with code 2; anything else is a bug and keeps its traceback.
+
+A message is one line. What it quotes of the outside world goes through :func:`quoted`, or :func:`shortened` where
+quotation marks would be odd, as for a path or another library's reason.
 """
 
 import re
 
 LONGEST_QUOTE = 80
-"""Characters of outside input that a message shows."""
+_LONGEST_MESSAGE = 1000
+_BREAK = re.compile(r"\s*[^\S ]\s*")
+_LONG_WORD = re.compile(rf"[^\s/]{{{LONGEST_QUOTE + 1},}}")
+_HEAD, _TAIL = 600, 300
+
+
+def quoted(value: object) -> str:
+    """Outside input in quotation marks, on one line, cut at 80 characters: ``'fedgdk'``."""
+    return f"'{shortened(value)}'"
+
+
+def shortened(value: object) -> str:
+    """Outside input on one line, cut at 80 characters; what cannot be printed is shown as its escape."""
+    try:
+        text = str(value)
+    except ValueError:  # Python does not write out an integer of more than 4,300 digits
+        text = "a number of more than 4300 digits"
+    text = "".join(sign if sign.isprintable() else _escaped(sign) for sign in text[: LONGEST_QUOTE + 1])
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
+
+
+def _one_line(message: str) -> str:
+    """What the callers of :func:`quoted` may have missed: line breaks, and words that are longer than any of ours."""
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
+    line = "".join(sign if sign.isprintable() else _escaped(sign) for sign in _BREAK.sub(" ", message.strip()))
+    return _LONG_WORD.sub(lambda word: shortened(word[0]), line)
 
 
 class FedGKDError(Exception):
-    """Base of all errors meant for the user: one line that a terminal can show, whatever input it quotes."""
+    """Base of all errors meant for the user.
 
-    def __init__(self, message: str = "") -> None:
-        one_line = "".join(" " if c.isspace() else c if c.isprintable() else ascii(c)[1:-1] for c in message)
-        super().__init__(re.sub(rf"[^\s/]{{{LONGEST_QUOTE + 1},}}", lambda word: shortened(word[0]), one_line))
+    Args:
+        message: One sentence; line breaks in it become spaces, and a word or part of a path of more than 80
+            characters is cut, so that no input can bend what is printed.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(_one_line(str(message)))
 
 
 class DataError(FedGKDError):
@@ -42,9 +79,3 @@ class RunError(FedGKDError):
 
 class FederationError(FedGKDError):
     """A kit, a certificate or a connection of a real federation is not usable."""
-
-
-def shortened(value: object) -> str:
-    """Outside input as a message may show it: cut at 80 characters."""
-    text = str(value)
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"

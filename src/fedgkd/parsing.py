@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
+
+from fedgkd.errors import quoted
 
 MOST_DIGITS = 19
 """Of a whole number: so many fit into 64 bits."""
@@ -32,8 +35,8 @@ def parse_json(text: str | bytes) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key '{next(key for key in keys if keys.count(key) > 1)}' stands there twice")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {quoted(key)} stands there twice")
     return found
 
 

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
     if value is None or not limits:
         return
     if limits["choices"] is not None and value not in limits["choices"]:
-        raise SettingError(f"{name} must be one of {', '.join(limits['choices'])}, not '{value}'")
+        raise SettingError(f"{name} must be one of {', '.join(limits['choices'])}, not {quoted(value)}")
     low, high = limits["low"], limits["high"]
     too_low = low is not None and (value <= low if limits["open_low"] else value < low)
     if too_low or (high is not None and value > high):
@@ -86,7 +86,7 @@ def coerce(name: str, value: Any, kind: Any) -> Any:
         return _as_number(text, kind) if kind in (int, float) else kind(text)
     except (TypeError, ValueError, OverflowError):
         wanted = _WORDS.get(kind, f"a {kind.__name__}")
-        raise SettingError(f"{name} must be {wanted}, not '{value}'") from None
+        raise SettingError(f"{name} must be {wanted}, not {quoted(value)}") from None
 
 
 def _as_bool(value: Any) -> bool:
@@ -108,4 +108,4 @@ def _as_number(value: Any, kind: type[int] | type[float]) -> float:
 def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f"; did you mean {quoted(close[0])}?" if close else ""

@@ -14,7 +14,7 @@ import typer
 from fedgkd.cli import console
 from fedgkd.cli.live import grid_progress, tuning_progress
 from fedgkd.cli.options import DataDir, Json, Log, Synthetic, complete_dataset, complete_setting
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 
 T = TypeVar("T")
 
@@ -353,7 +353,7 @@ def _values_to_try(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals or not values.strip():
-            raise SettingError(f"--try takes a setting and its values as name=a,b,c, not '{text}'")
+            raise SettingError(f"--try takes a setting and its values as name=a,b,c, not {quoted(text)}")
         space[name.strip()] = tuple(value.strip() for value in values.split(","))
     return space
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from fedgkd.cli import console
 from fedgkd.cli.console import NOTHING
 from fedgkd.cli.options import Command, Json, Label
-from fedgkd.errors import FederationError, FedGKDError, SettingError
+from fedgkd.errors import FederationError, FedGKDError, SettingError, quoted
 
 if TYPE_CHECKING:
     from fedgkd.federation.admin import Admin
@@ -69,7 +69,7 @@ def init(
     rules = Rules(name, host, port, features, deadline, min_sites, segment)
     plan = _with_typed_settings(Plan(rules, tuple(sites), _classes(classes or []), settings))
     kits = make_kits(plan, out)
-    console.out.print(f"kits of the federation '{name}':", soft_wrap=True)
+    console.out.print(f"kits of the federation {quoted(name)}:", soft_wrap=True)
     for kit in kits:
         console.out.print(f"  {kit}", soft_wrap=True)
     console.out.print(f"hand each to its party over a safe way; keep {out / AUTHORITY} offline", soft_wrap=True)
@@ -101,7 +101,7 @@ def check(kit: KitFolder, graph: OwnGraph, label: Label = "label") -> None:
     def certificate() -> str:
         end = found.check_certificate()
         if found.name not in found.plan.sites:
-            raise FederationError(f"'{found.name}' is not on the list of sites in federation.toml")
+            raise FederationError(f"{quoted(found.name)} is not on the list of sites in federation.toml")
         return f"certificate: {found.name}, valid until {end:%Y-%m-%d}; the clock is within its time"
 
     def data() -> str:
@@ -131,7 +131,9 @@ def serve(kit: KitFolder) -> None:
 
     found = Kit.open(kit, COORDINATOR)
     rules = found.plan.rules
-    console.out.print(f"coordinator of '{rules.name}' on port {rules.port}; all details: {found.path / 'log.txt'}")
+    console.out.print(
+        f"coordinator of {quoted(rules.name)} on port {rules.port}; all details: {found.path / 'log.txt'}"
+    )
     run_coordinator(found)
 
 
@@ -158,7 +160,9 @@ def join(
 
     found = Kit.open(kit, "site")
     folder = out or found.path / RUN
-    console.out.print(f"site {found.name} of '{found.plan.rules.name}'; model and metrics: {folder}", soft_wrap=True)
+    console.out.print(
+        f"site {found.name} of {quoted(found.plan.rules.name)}; model and metrics: {folder}", soft_wrap=True
+    )
     run_site(found, Training(graph, folder, label, device, threads, not keep_metrics))
 
 
@@ -275,7 +279,7 @@ def _classes(given: Sequence[str]) -> int | tuple[str, ...]:
         return 0
     if len(given) == 1:
         if not given[0].isdecimal():
-            raise SettingError(f"--classes takes their number or at least two names, not '{given[0]}'")
+            raise SettingError(f"--classes takes their number or at least two names, not {quoted(given[0])}")
         return int(given[0])
     return tuple(given)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 
 KERNELS = ("exponential", "centred", "local", "square", "uniform", "effective_resistance")
 
@@ -42,7 +42,7 @@ def kernel_matrix(
     elif kernel == "effective_resistance":
         similarity = 1.0 / (1.0 + effective_resistance(relation))
     else:
-        raise SettingError(f"kernel must be one of {', '.join(KERNELS)}, not '{kernel}'")
+        raise SettingError(f"kernel must be one of {', '.join(KERNELS)}, not {quoted(kernel)}")
     return _normalised(similarity) if normalise else similarity
 
 

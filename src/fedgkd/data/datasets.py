@@ -18,7 +18,7 @@ from fedgkd.data.prepare import prepare
 from fedgkd.data.readers import read_amazon, read_linqs, read_ogb, read_planetoid
 from fedgkd.data.sources import Form, RawFile, cache_root, obtain
 from fedgkd.data.synthetic import synthetic_graph
-from fedgkd.errors import DataError, SettingError
+from fedgkd.errors import DataError, SettingError, quoted
 
 # Raise it whenever the preparation changes what it makes: old entries of the cache are then left alone.
 PREPARED_FORMAT = 1
@@ -74,8 +74,8 @@ def find_dataset(name: str) -> Dataset:
     """The entry of :data:`DATASETS`, or an error that suggests the closest name."""
     if name not in DATASETS:
         close = get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(DATASETS)}"
-        raise DataError(f"there is no dataset '{name}': {hint}")
+        hint = f"did you mean {quoted(close[0])}?" if close else f"choose one of {', '.join(DATASETS)}"
+        raise DataError(f"there is no dataset {quoted(name)}: {hint}")
     return DATASETS[name]
 
 
@@ -97,7 +97,9 @@ def _check_options(name: str, dataset: Dataset, options: dict[str, Any]) -> None
     known = () if dataset.forms else tuple(inspect.signature(synthetic_graph).parameters)
     for option in options:
         if option not in known:
-            raise SettingError(f"dataset '{name}' has no option '{option}'; it takes {', '.join(known) or 'none'}")
+            raise SettingError(
+                f"dataset {quoted(name)} has no option {quoted(option)}; it takes {', '.join(known) or 'none'}"
+            )
 
 
 def _check_counts(graph: Graph, dataset: Dataset) -> None:

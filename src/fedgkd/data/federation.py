@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.data.graph import Graph
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +92,14 @@ def check_clients_agree(graphs: Sequence[Graph], names: Sequence[str]) -> None:
             for column, (theirs, ours) in enumerate(zip(graph.feature_names, first.feature_names, strict=True)):
                 if theirs != ours:
                     raise DataError(
-                        f"{name}: feature column {column} is '{theirs}', "
-                        f"but '{ours}' at {first_name}; all clients need the same columns in one order"
+                        f"{name}: feature column {column} is {quoted(theirs)}, "
+                        f"but {quoted(ours)} at {first_name}; all clients need the same columns in one order"
                     )
         if graph.num_classes != first.num_classes:
             raise DataError(f"{name} has {graph.num_classes} classes, but {first_name} has {first.num_classes}")
         if graph.class_names is not None and first.class_names is not None and graph.class_names != first.class_names:
             odd = next(a for a, b in zip(graph.class_names, first.class_names, strict=True) if a != b)
             raise DataError(
-                f"{name}: class '{odd}' does not stand at the same place at {first_name}; "
+                f"{name}: class {quoted(odd)} does not stand at the same place at {first_name}; "
                 "all clients need the same classes in one order"
             )

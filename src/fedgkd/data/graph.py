@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, quoted
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -132,7 +132,7 @@ class Graph:
         """From a ``torch_geometric.data.Data`` (``x`` dense or a torch sparse tensor)."""
         for field in ("x", "edge_index", "y"):
             if getattr(data, field, None) is None:
-                raise DataError(f"{name}: the PyG Data object has no '{field}'")
+                raise DataError(f"{name}: the PyG Data object has no {quoted(field)}")
         y = data.y.reshape(-1).cpu().numpy()
         if num_classes is None:
             num_classes = int(y.max()) + 1 if y.size else 0

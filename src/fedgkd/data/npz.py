@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fedgkd.atomic import atomic_write
 from fedgkd.data.graph import UNLABELLED, Features, Graph, as_integers, undirected
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, quoted
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 NAMES = ("feature_names", "class_names", "node_names")
@@ -123,7 +123,7 @@ class _Arrays:
     def __getitem__(self, key: str) -> NDArray[Any]:
         if key not in self._arrays:
             found = ", ".join(sorted(self._arrays)) or "nothing"
-            raise DataError(f"{self.path}: key '{key}' is missing; the file holds {found}")
+            raise DataError(f"{self.path}: key {quoted(key)} is missing; the file holds {found}")
         try:
             return self._arrays[key]
         except _UNREADABLE as problem:
@@ -131,7 +131,7 @@ class _Arrays:
                 reason = "is an array of Python objects, which is never unpickled; save it as numbers or text"
             else:
                 reason = f"cannot be read ({_first_line(problem)}); the file may be truncated"
-            raise DataError(f"{self.path}: key '{key}' {reason}") from problem
+            raise DataError(f"{self.path}: key {quoted(key)} {reason}") from problem
 
     def optional(self, key: str) -> NDArray[Any] | None:
         if key not in self:
@@ -188,7 +188,7 @@ def _labels(file: _Arrays, num_nodes: int, required: bool) -> NDArray[np.int64]:
     key = "labels" if "adj_data" in file else "y"
     if key not in file and not required:
         return np.full(num_nodes, UNLABELLED)
-    return as_integers(file[key], f"key '{key}'", str(file.path))
+    return as_integers(file[key], f"key {quoted(key)}", str(file.path))
 
 
 def _stated_classes(file: _Arrays) -> int | None:

@@ -21,7 +21,7 @@ from fedgkd.data.graph import Graph
 from fedgkd.data.npz import count_classes, load_graph, load_node_ids, save_graph
 from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
 from fedgkd.data.tables import NODES, Tables, natural_key, read_tables
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, quoted
 
 MANIFEST = "manifest.json"
 OWN_GRAPHS = "own-graphs"
@@ -39,7 +39,7 @@ def open_graph(
         return load_dataset(name, data_dir, **synthetic_options)
     path = Path(name)
     if not path.exists():
-        raise DataError(f"'{name}' is neither a dataset ({', '.join(DATASETS)}) nor a file or folder")
+        raise DataError(f"{quoted(name)} is neither a dataset ({', '.join(DATASETS)}) nor a file or folder")
     graph = read_graph(path, label=label)
     return replace(graph, name=path.resolve().name if path.is_dir() else path.stem)
 
@@ -173,7 +173,9 @@ def _client_sources(folder: Path) -> dict[str, Path]:
     for entry in sorted(graphs, key=lambda entry: natural_key(entry.name)):
         name = entry.name if entry.is_dir() else entry.stem
         if name in sources:
-            raise DataError(f"{folder}: client '{name}' is there twice, as {sources[name].name} and as {entry.name}")
+            raise DataError(
+                f"{folder}: client {quoted(name)} is there twice, as {sources[name].name} and as {entry.name}"
+            )
         sources[name] = entry
     return sources
 
@@ -201,7 +203,7 @@ def _check_replaceable(folder: Path) -> None:
     foreign = sorted(name for name in names if name != MANIFEST and not name.endswith(".npz"))
     if names and (foreign or MANIFEST not in names):
         raise DataError(
-            f"{folder}: holds '{min(foreign or names)}', which is not ours to replace; choose another folder"
+            f"{folder}: holds {quoted(min(foreign or names))}, which is not ours to replace; choose another folder"
         )
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
 from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 from fedgkd.randomness import stream
 
 Nodes = NDArray[np.int64]
@@ -72,7 +72,7 @@ def partition(
 def check_clients(clients: int, setting: str) -> None:
     """Raise if the setting is unknown, or no graph whatever could be divided so among that many clients."""
     if setting not in SETTINGS:
-        raise SettingError(f"unknown partition setting '{setting}'; choose from {', '.join(SETTINGS)}")
+        raise SettingError(f"unknown partition setting {quoted(setting)}; choose from {', '.join(SETTINGS)}")
     if setting == "overlapping" and clients % DRAWS_PER_PART:
         raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
 

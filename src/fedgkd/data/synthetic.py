@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.data.graph import Graph, distinct, undirected
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 
 Indices = NDArray[np.int64]
 
@@ -151,10 +151,10 @@ def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise SettingError(f"--synthetic takes KEY=VALUE, not '{pair}'")
+            raise SettingError(f"--synthetic takes KEY=VALUE, not {quoted(pair)}")
         try:
             options[name] = known.get(name, str)(value)
         except ValueError as problem:
             kind = "whole number" if known[name] is int else "number"
-            raise SettingError(f"--synthetic {pair}: '{value}' is not a {kind}") from problem
+            raise SettingError(f"--synthetic {pair}: {quoted(value)} is not a {kind}") from problem
     return options

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.data.graph import UNLABELLED, Graph, undirected
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, quoted
 
 NODES, EDGES = "nodes.csv", "edges.csv"
 
@@ -90,7 +90,7 @@ class Tables:
         if unknown.any():
             node = int(unknown.argmax())
             raise DataError(
-                f"{self.folder / NODES}, row {self.rows[node]}: label '{self.labels[node]}' "
+                f"{self.folder / NODES}, row {self.rows[node]}: label {quoted(self.labels[node])} "
                 f"is none of the classes {', '.join(names)}"
             )
         return y
@@ -188,12 +188,12 @@ class _Columns(NamedTuple):
     def find(cls, path: Path, header: list[str], label: str, label_required: bool) -> _Columns:
         repeated = [name for i, name in enumerate(header) if name in header[:i]]
         if repeated:
-            raise DataError(f"{path}: two columns of the header are called '{repeated[0]}'")
+            raise DataError(f"{path}: two columns of the header are called {quoted(repeated[0])}")
         found = _label_column(header, label)
         if found == 0:
             raise DataError(f"{path}: the first column holds the node ids and cannot hold the labels too")
         if found is None and label_required:
-            raise DataError(f"{path}: no label column '{label}'; the columns are {', '.join(header)}")
+            raise DataError(f"{path}: no label column {quoted(label)}; the columns are {', '.join(header)}")
         features = [column for column in range(1, len(header)) if column != found]
         if not features:
             raise DataError(f"{path}: no feature columns beside id and label (fields are separated by commas)")
@@ -217,7 +217,7 @@ def _features(path: Path, header: list[str], columns: list[int], rows: list[Row]
         cell = int(bad.argmax())
         row, column = divmod(cell, len(columns))
         raise DataError(
-            f"{path}, row {rows[row][0]}: column '{header[columns[column]]}' holds '{cells[cell]}', "
+            f"{path}, row {rows[row][0]}: column {quoted(header[columns[column]])} holds {quoted(cells[cell])}, "
             "which is not a finite number"
         )
     return block.reshape(len(rows), len(columns))
@@ -236,7 +236,7 @@ def _check_ids(path: Path, ids: list[str], rows: list[int]) -> None:
         if not name:
             raise DataError(f"{path}, row {row}: the node has no id (the first column is empty)")
         if first.setdefault(name, row) != row:
-            raise DataError(f"{path}, row {row}: node id '{name}' stands already in row {first[name]}")
+            raise DataError(f"{path}, row {row}: node id {quoted(name)} stands already in row {first[name]}")
 
 
 def _read_edges(path: Path, position: dict[str, int]) -> NDArray[np.int64]:
@@ -253,7 +253,8 @@ def _read_edges(path: Path, position: dict[str, int]) -> NDArray[np.int64]:
             edge, end = np.argwhere(unknown.T)[0]
             number, fields = block[edge]
             raise DataError(
-                f"{path}, row {number}: column '{header[end]}' names node '{fields[end]}', which is not in {NODES}"
+                f"{path}, row {number}: column {quoted(header[end])} names node {quoted(fields[end])}, "
+                f"which is not in {NODES}"
             )
         blocks.append(ends)
     return np.concatenate(blocks, axis=1)

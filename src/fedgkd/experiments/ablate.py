@@ -14,7 +14,7 @@ from typing import Any
 from fedgkd.atomic import atomic_write_text
 from fedgkd.collaboration import KERNELS
 from fedgkd.distillation import TASK_FEATURES
-from fedgkd.errors import RunError, SettingError
+from fedgkd.errors import RunError, SettingError, quoted
 from fedgkd.experiments.grid import Method, Values
 from fedgkd.experiments.search_spaces import PAPER
 from fedgkd.settings import suggest
@@ -47,7 +47,7 @@ class Study:
         for name in names:
             if name not in known:
                 hint = suggest(name, known) or f"; it has {', '.join(known)}"
-                raise SettingError(f"the study has no value '{name}'{hint}")
+                raise SettingError(f"the study has no value {quoted(name)}{hint}")
         return replace(self, variants={known[name]: self.variants[known[name]] for name in names})
 
     @property
@@ -138,7 +138,7 @@ def find_study(name: str) -> Study:
     if name not in STUDIES:
         known = (*STUDIES, MOTIVATION)
         hint = suggest(name, known) or f"; known are {', '.join(known)}"
-        raise SettingError(f"there is no study '{name}'{hint}")
+        raise SettingError(f"there is no study {quoted(name)}{hint}")
     return STUDIES[name]
 
 

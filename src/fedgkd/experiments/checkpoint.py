@@ -21,7 +21,7 @@ import torch
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.clients import Tensors
-from fedgkd.errors import RunError
+from fedgkd.errors import RunError, quoted
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 _SLOTS = 2
@@ -125,7 +125,7 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
     offset = 0
     for name, array in arrays.items():
         if tensors[name].dtype not in _DTYPES:
-            raise RunError(f"a checkpoint cannot hold the tensor '{name}' of type {tensors[name].dtype}")
+            raise RunError(f"a checkpoint cannot hold the tensor {quoted(name)} of type {tensors[name].dtype}")
         header[name] = {
             "dtype": _DTYPES[tensors[name].dtype],
             "shape": list(array.shape),

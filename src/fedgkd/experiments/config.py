@@ -17,7 +17,7 @@ from fedgkd.algorithms import METHODS, Algorithm, Oracle
 from fedgkd.data.datasets import DATASETS
 from fedgkd.data.partition import SETTINGS as PARTITIONS
 from fedgkd.data.synthetic import parse_options
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 from fedgkd.experiments.selection import SELECT
 from fedgkd.models import BACKBONES, Network
 from fedgkd.settings import NONE, check, setting, suggest
@@ -151,7 +151,7 @@ def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> Setting
     if owners:
         return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
     hint = suggest(name, known) or "; `fedgkd run --explain` lists them all"
-    return SettingError(f"{origin}: there is no setting '{name}'{hint}")
+    return SettingError(f"{origin}: there is no setting {quoted(name)}{hint}")
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
@@ -161,20 +161,20 @@ def find_algorithm(name: str) -> type[Algorithm]:
     module_name, _, class_name = name.partition(":")
     if not (module_name and class_name):
         hint = suggest(name, METHODS) or f"; known are {', '.join(METHODS)}, or module:Class for your own"
-        raise SettingError(f"there is no algorithm '{name}'{hint}")
+        raise SettingError(f"there is no algorithm {quoted(name)}{hint}")
     if str(Path.cwd()) not in sys.path:
         # A console script, unlike `python -m`, does not look for modules where it is called.
         sys.path.append(str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except ImportError as error:
-        raise SettingError(f"algorithm '{name}': the module cannot be imported ({error})") from error
+        raise SettingError(f"algorithm {quoted(name)}: the module cannot be imported ({error})") from error
     except SyntaxError as error:
-        raise SettingError(f"algorithm '{name}': {error.filename}, line {error.lineno}: {error.msg}") from error
+        raise SettingError(f"algorithm {quoted(name)}: {error.filename}, line {error.lineno}: {error.msg}") from error
     except AttributeError:
-        raise SettingError(f"algorithm '{name}': {module_name} has no class {class_name}") from None
+        raise SettingError(f"algorithm {quoted(name)}: {module_name} has no class {class_name}") from None
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise SettingError(f"algorithm '{name}': {class_name} is not a subclass of fedgkd.Algorithm")
+        raise SettingError(f"algorithm {quoted(name)}: {class_name} is not a subclass of fedgkd.Algorithm")
     return found
 
 
@@ -198,6 +198,6 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     for text in assignments:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise SettingError(f"--set takes name=value, not '{text}'")
+            raise SettingError(f"--set takes name=value, not {quoted(text)}")
         values[name.strip()] = value
     return values

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 
 
 def find_device(name: str) -> torch.device:
@@ -16,7 +16,7 @@ def find_device(name: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise SettingError(f"device must be cpu, cuda or cuda:N, not '{name}'")
+        raise SettingError(f"device must be cpu, cuda or cuda:N, not {quoted(name)}")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise SettingError(
             f"device {name} is not there: PyTorch sees {torch.cuda.device_count()} CUDA devices; use cpu"

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from fedgkd.atomic import atomic_write
 from fedgkd.clients import GraphBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.errors import DataError, RunError, SettingError
+from fedgkd.errors import DataError, RunError, SettingError, quoted
 from fedgkd.models import MODELS, Model
 
 _FORMAT = "fedgkd-model-1"
@@ -90,7 +90,9 @@ class PersonalModel:
         if self.feature_names and graph.feature_names and self.feature_names != graph.feature_names:
             pairs = zip(graph.feature_names, self.feature_names, strict=True)
             column, (theirs, ours) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
-            raise DataError(f"{graph.name}: feature column {column} is '{theirs}', but the model knows it as '{ours}'")
+            raise DataError(
+                f"{graph.name}: feature column {column} is {quoted(theirs)}, but the model knows it as {quoted(ours)}"
+            )
 
 
 def _header(data: bytes) -> Any:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedgkd.errors import RunError, SettingError
+from fedgkd.errors import RunError, SettingError, quoted
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events
@@ -53,7 +53,7 @@ def prepare_tracker(kind: str | None) -> None:
     if kind is None:
         return
     if kind not in TRACKERS:
-        raise SettingError(f"there is no tracker '{kind}'{suggest(kind, TRACKERS) or f'; known: {_KNOWN}'}")
+        raise SettingError(f"there is no tracker {quoted(kind)}{suggest(kind, TRACKERS) or f'; known: {_KNOWN}'}")
     if find_spec(kind) is None:
         raise SettingError(f"--log {kind} needs a package that is not installed: pip install 'fedgkd[{kind}]'")
     if kind == "mlflow":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgkd.errors import RunError
+from fedgkd.errors import RunError, quoted
 from fedgkd.reporting.methods import method_title
 from fedgkd.reporting.motivation import Motivation, read_motivation
 from fedgkd.settings import NONE, suggest
@@ -209,7 +209,7 @@ class Records:
         for name in algorithms:
             if name not in named:
                 hint = suggest(name, named) or (f"; there are {', '.join(known)}" if known else "")
-                raise RunError(f"there is no finished run of '{name}'{hint}")
+                raise RunError(f"there is no finished run of {quoted(name)}{hint}")
         left_out = {named[name] for name in algorithms}
         if known and len(left_out) == len(known):
             raise RunError(f"without {', '.join(known)} there are no runs left")
