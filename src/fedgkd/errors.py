@@ -16,10 +16,10 @@ quotation marks would be odd, as for a path or another library's reason.
 import re
 
 LONGEST_QUOTE = 80
-_LONGEST_MESSAGE = 1000
+_LONGEST_MESSAGE = 600
 _BREAK = re.compile(r"\s*[^\S ]\s*")
 _LONG_WORD = re.compile(rf"[^\s/]{{{LONGEST_QUOTE + 1},}}")
-_HEAD, _TAIL = 600, 300
+_HEAD, _TAIL = 400, 190
 
 
 def quoted(value: object) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import tomllib
 from collections import Counter
 from typing import Any
 
@@ -11,6 +13,57 @@ from fedgkd.errors import quoted
 
 MOST_DIGITS = 19
 """Of a whole number: so many fit into 64 bits."""
+
+# Python's own int() and float() also take 1_000, digits of any alphabet, and spaces around them.
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def parse_whole(text: str) -> int:
+    """A whole number in decimal digits.
+
+    Raises:
+        ValueError: If the text is anything else, or the number does not fit into 64 bits.
+    """
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("it is not a whole number in decimal digits")
+    return _whole(text)
+
+
+def parse_number(text: str) -> float:
+    """A number in decimal digits, with or without a fraction and an exponent.
+
+    Raises:
+        ValueError: If the text is anything else, as ``nan`` or ``inf``, or beyond what 64 bits can hold.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("it is not a number in decimal digits")
+    value = _finite(text)
+    if value == 0 and re.search("[1-9]", re.split("[eE]", text)[0]):
+        raise ValueError("a number is too small")
+    return value + 0.0  # -0 is 0
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What ``tomllib.loads`` reads, without numbers that are too large.
+
+    Raises:
+        ValueError: If the text is not TOML or nested too deep, or if a number is not finite or too large.
+    """
+    try:
+        found = tomllib.loads(text, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    _check_sizes(found)
+    return found
+
+
+def _check_sizes(value: Any) -> None:
+    """Whole numbers come without a hook, and in hexadecimal digits without a limit."""
+    if isinstance(value, int) and not fits(value):
+        raise ValueError("a number is too large")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_sizes(part)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -52,6 +105,14 @@ def _finite(digits: str) -> float:
 
 
 def _whole(digits: str) -> int:
-    if len(digits.lstrip("-")) > MOST_DIGITS:
-        raise ValueError("a number is too large")
-    return int(digits)
+    size = digits.lstrip("+-0") or "0"
+    if len(size) <= MOST_DIGITS:
+        value = -int(size) if digits.startswith("-") else int(size)
+        if fits(value):
+            return value
+    raise ValueError("a number is too large")
+
+
+def fits(value: int) -> bool:
+    """Whether 64 bits can hold it."""
+    return -(2**63) <= value < 2**63

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from typing import Any, TypeVar
 
 from fedgkd.errors import SettingError, quoted
+from fedgkd.parsing import fits, parse_number, parse_whole
 
 T = TypeVar("T")
 
@@ -17,6 +20,7 @@ NONE = "none"
 """How text, and TOML, say None for a setting that may be None."""
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def setting(
@@ -77,16 +81,14 @@ def coerce(name: str, value: Any, kind: Any) -> Any:
         if type(None) in options and (value is None or value == NONE):
             return None
         (kind,) = (option for option in options if option is not type(None))
-    text = value.strip() if isinstance(value, str) else value
+    text = value.strip(" \t\n") if isinstance(value, str) else value
     try:
-        if kind is bool:
-            return _as_bool(text)
-        if kind is str and not isinstance(text, str):
-            raise ValueError
-        return _as_number(text, kind) if kind in (int, float) else kind(text)
+        found = _READERS[kind](text)
     except (TypeError, ValueError, OverflowError):
-        wanted = _WORDS.get(kind, f"a {kind.__name__}")
-        raise SettingError(f"{name} must be {wanted}, not {quoted(value)}") from None
+        raise SettingError(f"{name} must be {_WORDS[kind]}, not {quoted(value)}") from None
+    if kind is str and _CONTROL.search(found):
+        raise SettingError(f"{name} must not have line breaks or control characters in it, as {quoted(value)} has")
+    return found
 
 
 def _as_bool(value: Any) -> bool:
@@ -98,14 +100,50 @@ def _as_bool(value: Any) -> bool:
     raise ValueError
 
 
-def _as_number(value: Any, kind: type[int] | type[float]) -> float:
-    number = kind(value)
-    if isinstance(value, bool) or not math.isfinite(number) or (isinstance(value, float) and number != value):
+def _as_whole(value: Any) -> int:
+    number = parse_whole(value) if isinstance(value, str) else int(_real(value))
+    if (not isinstance(value, str) and number != value) or not fits(number):
         raise ValueError
     return number
+
+
+def _as_float(value: Any) -> float:
+    number = parse_number(value) if isinstance(value, str) else float(_real(value)) + 0.0  # -0 is 0
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError
+    return value
+
+
+def _as_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+_READERS: dict[Any, Callable[[Any], Any]] = {bool: _as_bool, int: _as_whole, float: _as_float, str: _as_text}
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {quoted(close[0])}?" if close else ""
+
+
+def assignments(option: str, form: str, texts: Iterable[str]) -> dict[str, str]:
+    """``name=value`` texts of a command-line option, each name once."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip(" ")
+        if not equals or not name:
+            raise SettingError(f"{option} takes {form}, not {quoted(text)}")
+        if name in values:
+            raise SettingError(f"{option} has {quoted(name)} twice; give it one value")
+        values[name] = value
+    return values

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.data.graph import Graph, distinct, undirected
-from fedgkd.errors import SettingError, quoted
+from fedgkd.errors import SettingError, quoted, shortened
+from fedgkd.parsing import parse_number, parse_whole
+from fedgkd.settings import assignments
 
 Indices = NDArray[np.int64]
 
@@ -147,14 +149,13 @@ def _check_between(least: float, most: float, **settings: float) -> None:
 def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
     """``["num_nodes=500", "homophily=0.5"]`` as arguments of :func:`synthetic_graph`, each of the type it takes."""
     known = {name: type(parameter.default) for name, parameter in signature(synthetic_graph).parameters.items()}
+    readers = {int: (parse_whole, "whole number"), float: (parse_number, "number")}
     options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise SettingError(f"--synthetic takes KEY=VALUE, not {quoted(pair)}")
+    for name, value in assignments("--synthetic", "KEY=VALUE", pairs).items():
+        read, kind = readers.get(known.get(name, str), (str, "text"))
         try:
-            options[name] = known.get(name, str)(value)
+            options[name] = read(value)
         except ValueError as problem:
-            kind = "whole number" if known[name] is int else "number"
+            pair = shortened(f"{name}={value}")
             raise SettingError(f"--synthetic {pair}: {quoted(value)} is not a {kind}") from problem
     return options

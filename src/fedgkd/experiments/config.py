@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +16,11 @@ from fedgkd.algorithms import METHODS, Algorithm, Oracle
 from fedgkd.data.datasets import DATASETS
 from fedgkd.data.partition import SETTINGS as PARTITIONS
 from fedgkd.data.synthetic import parse_options
-from fedgkd.errors import SettingError, quoted
+from fedgkd.errors import SettingError, quoted, shortened
 from fedgkd.experiments.selection import SELECT
 from fedgkd.models import BACKBONES, Network
-from fedgkd.settings import NONE, check, setting, suggest
+from fedgkd.parsing import parse_toml
+from fedgkd.settings import NONE, assignments, check, setting, suggest
 
 
 @dataclass(frozen=True)
@@ -181,23 +181,17 @@ def find_algorithm(name: str) -> type[Algorithm]:
 def read_config_file(path: Path) -> dict[str, Any]:
     """A flat TOML file of settings."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SettingError(f"{path} is not a TOML file: {error}") from error
     for name, value in values.items():
         if isinstance(value, dict | list):
-            raise SettingError(f"{path}: {name} is a table or list; settings are plain `name = value` lines")
+            raise SettingError(f"{path}: {shortened(name)} is a table or list; settings are plain `name = value` lines")
     return values
 
 
-def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
-    """``name=value`` texts of the command line."""
-    values: dict[str, str] = {}
-    for text in assignments:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise SettingError(f"--set takes name=value, not {quoted(text)}")
-        values[name.strip()] = value
-    return values
+def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
+    """``name=value`` texts of the command line's ``--set``."""
+    return assignments("--set", "name=value", texts)
