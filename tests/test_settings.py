@@ -45,6 +45,9 @@ def test_a_setting_knows_its_meaning_and_default() -> None:
         ({"flag": True}, True),
         ({"scale": "none"}, None),
         ({"scale": "1e-3"}, 0.001),
+        ({"rounds": "+012"}, 12),
+        ({"lr": ".5"}, 0.5),
+        ({"lr": "5.E-1"}, 0.5),
     ],
 )
 def test_text_and_toml_values_become_the_settings_type(values: dict[str, Any], expected: Any) -> None:
@@ -75,12 +78,29 @@ def test_text_and_toml_values_become_the_settings_type(values: dict[str, Any], e
         ({"flag": 1}, "flag must be true or false, not '1'"),
         ({"kind": 3}, "kind must be text, not '3'"),
         ({"free": "x"}, "free must be a whole number, not 'x'"),
+        ({"rounds": "1_000"}, "rounds must be a whole number, not '1_000'"),
+        ({"rounds": "１２"}, "rounds must be a whole number, not '１２'"),
+        ({"rounds": "\u00a012"}, r"rounds must be a whole number, not '\xa012'"),
+        ({"rounds": "9" * 5000}, f"rounds must be a whole number, not '{'9' * 79}…'"),
+        ({"rounds": 2**63}, "rounds must be a whole number, not '9223372036854775808'"),
+        ({"rounds": b"12"}, "rounds must be a whole number, not 'b'12''"),
+        ({"rounds": ""}, "rounds must be a whole number, not ''"),
+        ({"rate": "0_1"}, "rate must be a finite number, not '0_1'"),
+        ({"rate": "٠.٥"}, "rate must be a finite number, not '٠.٥'"),
+        ({"rate": "1e-400"}, "rate must be a finite number, not '1e-400'"),
+        ({"lr": "1e400"}, "lr must be a finite number, not '1e400'"),
+        ({"kind": "a\nb"}, r"kind must not have line breaks or control characters in it, as 'a\nb' has"),
+        ({"kind": "\udcff"}, r"kind must not have line breaks or control characters in it, as '\udcff' has"),
     ],
 )
 def test_what_does_not_fit_names_the_setting(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingError) as caught:
         Example(**values)
     assert str(caught.value) == sentence
+
+
+def test_minus_zero_is_zero() -> None:
+    assert [str(Example(rate=value).rate) for value in (-0.0, "-0", "-0.0e5")] == ["0.0"] * 3
 
 
 def test_none_only_where_it_is_allowed() -> None:

@@ -18,7 +18,7 @@ import re
 LONGEST_QUOTE = 80
 _LONGEST_MESSAGE = 600
 _BREAK = re.compile(r"\s*[^\S ]\s*")
-_LONG_WORD = re.compile(rf"[^\s/]{{{LONGEST_QUOTE + 1},}}")
+_LONG_WORD = re.compile(rf"[^\s/']{{{LONGEST_QUOTE + 1},}}")
 _HEAD, _TAIL = 400, 190
 
 

@@ -30,6 +30,12 @@ class Own(FedAvg):
     Settings = OwnSettings
 
 class Stranger: ...
+
+class Half(FedAvg.__base__):
+    Settings = OwnSettings
+
+class Strange(FedAvg):
+    Settings = dict
 """
 
 
@@ -151,6 +157,47 @@ def test_an_algorithm_of_ones_own_is_found_where_the_program_runs(own_module: st
 
 
 @pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise KeyError('no data')", r"KeyError: 'no data'"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f(): f()\nf()", "RecursionError: maximum recursion depth exceeded"),
+        ("raise ValueError('two\\nlines')", r"ValueError: two\nlines"),
+    ],
+)
+def test_a_module_that_raises_when_it_is_imported(own_module: str, code: str, reason: str) -> None:
+    Path("own_algorithm.py").write_text(code)
+    with pytest.raises(SettingError) as caught:
+        find_algorithm("own_algorithm:Own")
+    assert str(caught.value) == f"algorithm 'own_algorithm:Own': the module raises {reason}, when imported"
+
+
+def test_a_setting_or_option_is_given_once() -> None:
+    with pytest.raises(SettingError, match="--set has 'lr' twice; give it one value"):
+        parse_assignments(["lr=0.1", "lr=0.2"])
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("lr = 1e999", "a number is too large"),
+        ("rounds = " + "9" * 5000, "is not a TOML file"),
+        ("rounds = 0x" + "f" * 5000, "a number is too large"),
+        ("a = " + "[" * 1000 + "]" * 1000, "is not a TOML file: it is nested too deep"),
+        ("lr = nan", "is not a TOML file: a number is too large"),
+        ("lr = 1\nlr = 2", "is not a TOML file"),
+    ],
+)
+def test_config_files_that_go_too_far(tmp_path: Path, content: str, sentence: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(content)
+    with pytest.raises(SettingError) as caught:
+        read_config_file(file)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("name", "sentence"),
     [
         ("own_algorithm:Nobody", "algorithm 'own_algorithm:Nobody': own_algorithm has no class Nobody"),
@@ -158,6 +205,17 @@ def test_an_algorithm_of_ones_own_is_found_where_the_program_runs(own_module: st
         ("no_such_module:X", "algorithm 'no_such_module:X': the module cannot be imported (No module named"),
         (":X", "there is no algorithm ':X'"),
         ("own_algorithm:", "there is no algorithm 'own_algorithm:'"),
+        (".own_algorithm:Own", "there is no algorithm '.own_algorithm:Own'"),
+        ("own_algorithm..x:Own", "there is no algorithm 'own_algorithm..x:Own'"),
+        ("own\0algorithm:Own", r"there is no algorithm 'own\x00algorithm:Own'"),
+        ("x" * 300 + ":Own", f"algorithm '{'x' * 79}…': the module cannot be imported (No module named '{'x' * 79}…"),
+        (
+            "own_algorithm:Half",
+            "algorithm 'own_algorithm:Half': Half is abstract: it does not define client_step",
+        ),
+        ("own_algorithm:Strange", "algorithm 'own_algorithm:Strange': Strange has no dataclass Settings derived from"),
+        ("fedgkd:Algorithm", "algorithm 'fedgkd:Algorithm': Algorithm is abstract: it does not define client_step"),
+        ("fedgkd:__doc__", "algorithm 'fedgkd:__doc__': __doc__ is not a subclass of fedgkd.Algorithm"),
     ],
 )
 def test_what_is_wrong_with_an_algorithm_of_ones_own(own_module: str, name: str, sentence: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import tomli_w
 
@@ -21,6 +23,7 @@ from fedgkd.experiments.selection import SELECT
 from fedgkd.models import BACKBONES, Network
 from fedgkd.parsing import parse_toml
 from fedgkd.settings import NONE, assignments, check, setting, suggest
+from fedgkd.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -159,23 +162,43 @@ def find_algorithm(name: str) -> type[Algorithm]:
     if name in METHODS:
         return METHODS[name]
     module_name, _, class_name = name.partition(":")
-    if not (module_name and class_name):
+    if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
         hint = suggest(name, METHODS) or f"; known are {', '.join(METHODS)}, or module:Class for your own"
         raise SettingError(f"there is no algorithm {quoted(name)}{hint}")
-    if str(Path.cwd()) not in sys.path:
-        # A console script, unlike `python -m`, does not look for modules where it is called.
-        sys.path.append(str(Path.cwd()))
+    found = getattr(_import_own(name, module_name), class_name, None)
+    if found is None:
+        raise SettingError(f"algorithm {quoted(name)}: {shortened(module_name)} has no class {shortened(class_name)}")
+    _check_own(name, found)
+    return cast(type[Algorithm], found)
+
+
+def _import_own(name: str, module: str) -> ModuleType:
+    with contextlib.suppress(FileNotFoundError):  # the folder that we are called in may be gone
+        if str(Path.cwd()) not in sys.path:
+            # A console script, unlike `python -m`, does not look for modules where it is called.
+            sys.path.append(str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        return importlib.import_module(module)
     except ImportError as error:
         raise SettingError(f"algorithm {quoted(name)}: the module cannot be imported ({error})") from error
     except SyntaxError as error:
         raise SettingError(f"algorithm {quoted(name)}: {error.filename}, line {error.lineno}: {error.msg}") from error
-    except AttributeError:
-        raise SettingError(f"algorithm {quoted(name)}: {module_name} has no class {class_name}") from None
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {shortened(error)}"
+        raise SettingError(f"algorithm {quoted(name)}: the module raises {reason}, when imported") from error
+
+
+def _check_own(name: str, found: Any) -> None:
+    """Raise unless it is a class that a run can use."""
+    problem = None
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise SettingError(f"algorithm {quoted(name)}: {class_name} is not a subclass of fedgkd.Algorithm")
-    return found
+        problem = "is not a subclass of fedgkd.Algorithm"
+    elif missing := sorted(found.__abstractmethods__):
+        problem = f"is abstract: it does not define {', '.join(missing)}"
+    elif not issubclass(getattr(found, "Settings", object), TrainingSettings):
+        problem = "has no dataclass Settings derived from fedgkd.TrainingSettings"
+    if problem:
+        raise SettingError(f"algorithm {quoted(name)}: {name.rpartition(':')[2]} {problem}")
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
