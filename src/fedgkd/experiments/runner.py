@@ -19,6 +19,7 @@ from fedgkd.engines import InProcessEngine
 from fedgkd.engines.in_process import take
 from fedgkd.errors import RunError
 from fedgkd.experiments.checkpoint import Stored
+from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.federations import fingerprint
@@ -34,7 +35,7 @@ from fedgkd.experiments.records import (
     round_record,
 )
 from fedgkd.experiments.scores import Best, Scoreboard
-from fedgkd.experiments.selection import keep_model, set_aside, start_setting_aside
+from fedgkd.experiments.selection import keep_model, start_setting_aside
 from fedgkd.experiments.serving import serve
 from fedgkd.models.network import part
 from fedgkd.randomness import stream
@@ -167,8 +168,7 @@ class Run:
         return {}
 
     def _client_task(self, clients: ClientBatch, download: Tensors) -> Tensors:
-        upload = self.algorithm.client_step(clients, download)
-        return upload | set_aside(clients, self.algorithm.model, upload, self.config.run.select)
+        return client_round(self.algorithm, clients, download, self.config.run.select)
 
     def _keep(self) -> None:
         for batch in self.engine.batches:

@@ -13,7 +13,8 @@ import torch
 from fedgkd.algorithms import REPORT, Algorithm
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.experiments.selection import SELECTED, set_aside
+from fedgkd.experiments.client_round import client_round
+from fedgkd.experiments.selection import SELECTED
 from fedgkd.federation.wire import Message
 
 METRICS = (*(name for name in REPORT if name != "nodes"), *SELECTED)
@@ -109,8 +110,7 @@ def rehearse(algorithm: Algorithm, select: str = "trained") -> Tensors:
     algorithm.start(clients)
     clients.round = 1
     start = algorithm.model.initial(algorithm.seed, 1)
-    upload = algorithm.client_step(clients, {name: start[name] for name in algorithm.shared})
-    return upload | set_aside(clients, algorithm.model, upload, select)
+    return client_round(algorithm, clients, {name: start[name] for name in algorithm.shared}, select)
 
 
 def without_metrics(upload: Tensors) -> Tensors:

@@ -22,10 +22,11 @@ from fedgkd.data.graph import Graph
 from fedgkd.engines.memory import reuse_freed_memory
 from fedgkd.errors import FederationError
 from fedgkd.experiments.checkpoint import Slots
+from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.hardware import count_cores, find_device
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
-from fedgkd.experiments.selection import keep_model, prefers_received, set_aside, start_setting_aside
+from fedgkd.experiments.selection import keep_model, prefers_received, start_setting_aside
 from fedgkd.federation.checks import METRICS, without_metrics
 from fedgkd.federation.coordinator import FINISH, ROUND
 from fedgkd.federation.plan import Plan
@@ -135,8 +136,8 @@ class Site:
         clients = self.clients
         clients.round = round_
         clients.seconds.clear()
-        upload = self.algorithm.client_step(clients, {name: t.to(clients.device) for name, t in download.items()})
-        upload |= set_aside(clients, self.algorithm.model, upload, self._select)
+        received = {name: tensor.to(clients.device) for name, tensor in download.items()}
+        upload = client_round(self.algorithm, clients, received, self._select)
         self.done = round_
         report = self._report(round_, upload)
         self._facts["report"] = report
