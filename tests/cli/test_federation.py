@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -125,3 +127,20 @@ def test_the_status_table_shows_what_is_known() -> None:
         "not started yet",
     ):
         assert text in shown
+
+
+@pytest.mark.parametrize(("reason", "code"), [(None, 0), ("late: no answer within 10 s", 3)])
+def test_start_ends_with_a_code_of_its_own_if_a_site_was_left_out(
+    reason: str | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is tested where it is; here it has come back."""
+    from fedgkd.cli import federation as module
+    from fedgkd.federation.admin import Driver
+
+    rows = [{"site": "north", "left_out": None}, {"site": "south", "left_out": reason}]
+    monkeypatch.setattr(module, "_admin", lambda kit: nullcontext(SimpleNamespace(kit=None)))
+    monkeypatch.setattr(Driver, "run", lambda driver: {"round": 9, "sites": rows})
+    ended, output = federation("start", "--kit", "anywhere")
+    assert ended == code
+    assert "finished after 9 rounds" in output
+    assert ("south was left out and has no model: late: no answer within 10 s" in output) == (code == 3)

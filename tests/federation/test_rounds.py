@@ -12,18 +12,25 @@ from safetensors.torch import load_file, save
 
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
-from fedgkd.experiments.api import run
-from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
 from fedgkd.federation.coordinator import REFUSAL
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
-from tests.federation.memory import SMALL, Memory, assert_same_models, make_coordinator, make_plan, make_sites
+from tests.federation.memory import (
+    Memory,
+    Simulation,
+    assert_same_models,
+    chosen_rounds,
+    final_models,
+    make_coordinator,
+    make_plan,
+    make_sites,
+)
 from tests.graphs import planted_federation
 
 
-def final_models(folder: Path) -> list[PersonalModel]:
-    return [PersonalModel.load(path / "model.safetensors") for path in sorted(folder.glob("site-*"))]
+def sites_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("site-*"))
 
 
 @pytest.mark.parametrize(
@@ -35,10 +42,12 @@ def test_a_federation_ends_with_the_weights_of_a_simulation(name: str, select: s
     plan = make_plan(federation, name, select=select)
     coordinator = make_coordinator(plan, tmp_path)
     coordinator.run_segment(Memory(make_sites(plan, federation, tmp_path)))
-    simulated = run(name, federation, threads=1, select=select, **SMALL)
-    assert_same_models(final_models(tmp_path), simulated.personal_models())
+    simulated = Simulation(name, federation, select=select)
+    chosen = chosen_rounds(sites_in(tmp_path))
+    assert_same_models(final_models(sites_in(tmp_path)), simulated.chosen(chosen))
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    expected = simulated.result()
+    assert [site["scored_round"] for site in result["sites"]] == chosen
+    expected = simulated.run.result()
     for key in ("best_round", "bytes_up", "bytes_down", "parameters_shared", "rounds"):
         assert result[key] == expected[key], key
     assert result["test_accuracy"] == pytest.approx(expected["test_accuracy"], abs=0.02)
@@ -115,8 +124,8 @@ def test_with_too_few_answers_the_round_is_repeated_with_the_same_result(
     coordinator.run_segment(Memory(sites, answer))
     assert sum("is repeated: 1 of 2 sites" in sentence for sentence in said) == len(spoilt)
     assert coordinator.round == 3
-    simulated = run("fedper", federation, threads=1, **SMALL)
-    assert_same_models(final_models(tmp_path), simulated.personal_models())
+    simulated = Simulation("fedper", federation)
+    assert_same_models(final_models(sites_in(tmp_path)), simulated.chosen(chosen_rounds(sites_in(tmp_path))))
 
 
 def test_a_dark_site_is_not_waited_for(tmp_path: Path) -> None:
@@ -145,7 +154,9 @@ def test_killed_and_taken_up_is_bit_identical_to_uninterrupted(killed: str, tmp_
             if killed != "coordinator":
                 sites = make_sites(plan, federation, tmp_path / folder)
         coordinator.run_segment(Memory(sites))
-    for whole, broken in zip(final_models(tmp_path / "whole"), final_models(tmp_path / "broken"), strict=True):
+    for whole, broken in zip(
+        final_models(sites_in(tmp_path / "whole")), final_models(sites_in(tmp_path / "broken")), strict=True
+    ):
         assert all(torch.equal(whole.params[name], tensor) for name, tensor in broken.params.items())
     first, second = ((tmp_path / folder / "run" / "metrics.jsonl").read_text() for folder in ("whole", "broken"))
     assert [without_times(line) for line in first.splitlines()] == [without_times(line) for line in second.splitlines()]
@@ -213,7 +224,7 @@ def test_a_site_does_nothing_but_what_its_own_file_says(tmp_path: Path) -> None:
     federation = planted_federation(2)
     ours, theirs = make_plan(federation, "fedavg"), make_plan(federation, "fedavg", local_epochs=50)
     site = make_sites(ours, federation, tmp_path)["site-0"]
-    facts = {"kind": "round", "run": "r", "round": 1, "best_round": 0, "terms": theirs.terms()}
+    facts = {"kind": "round", "run": "r", "round": 1, "terms": theirs.terms()}
     with pytest.raises(FederationError, match="is not ours: local_epochs differ; nothing was trained"):
         site.answer(Message(facts, {}).to_bytes())
     with pytest.raises(FederationError, match="asks for 'shell', which a site does not do"):
@@ -267,7 +278,10 @@ def test_a_site_that_is_always_refused_does_not_keep_the_others_from_a_best_roun
     assert exchange.asked[-2] == list(sites), "it is there, and asked again"
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["chosen_by_validation"]
-    assert result["rounds"] == min(8, result["best_round"] + 2)
+    assert [site["rounds"] > 0 for site in result["sites"]] == [False, True, True]
+    assert result["sites"][0]["left_out"] == "refused: it answered that it cannot; its own log says why"
+    assert result["sites"][1]["left_out"] is None
+    assert result["rounds"] == min(8, max(site["scored_round"] for site in result["sites"]) + 2)
     assert (coordinator.bytes["site-0"]["up"], coordinator.informed) == (0, {"site-1", "site-2"})
 
 
@@ -276,8 +290,8 @@ def test_a_site_that_is_always_refused_does_not_keep_the_others_from_a_best_roun
     [
         ({"round": "x"}, {}, "does not say which run and round it is of"),
         ({"round": None}, {}, "does not say which run and round it is of"),
-        ({"round": 0, "best_round": -1}, {}, "does not say which run and round it is of"),
-        ({"best_round": 7}, {}, "does not say which run and round it is of"),
+        ({"round": 0}, {}, "does not say which run and round it is of"),
+        ({"round": True}, {}, "does not say which run and round it is of"),
         ({"run": 5}, {}, "does not say which run and round it is of"),
         ({}, {"readout.bias": None}, "did not send the weights that were agreed on"),
         ({}, {"another": torch.zeros(1)}, "did not send the weights that were agreed on"),
@@ -296,13 +310,13 @@ def test_a_site_refuses_what_no_coordinator_sends_before_it_touches_anything(
     site, before = sites["site-0"], (tmp_path / "site-0" / "metrics.jsonl").read_text()
     start = site.algorithm.model.initial(0, 1)
     tensors = {name: tensor for name, tensor in {**start, **change}.items() if tensor is not None}
-    good = {"kind": "round", "run": "another", "round": 1, "best_round": 0, "terms": plain(plan.terms())}
+    good = {"kind": "round", "run": "another", "round": 1, "terms": plain(plan.terms())}
     with pytest.raises(FederationError, match=sentence):
         site.answer(Message({**good, **facts}, tensors).to_bytes())
     assert (tmp_path / "site-0" / "metrics.jsonl").read_text() == before
     assert (tmp_path / "site-0" / "model.safetensors").exists()
     site.answer(Message(good, start).to_bytes())
-    assert not (tmp_path / "site-0" / "model.safetensors").exists(), "a new run, once it is one"
+    assert len((tmp_path / "site-0" / "metrics.jsonl").read_text().splitlines()) == 1, "a new run, once it is one"
 
 
 def test_half_a_line_in_a_sites_metrics_is_no_end_of_it(tmp_path: Path) -> None:
@@ -341,8 +355,8 @@ def test_a_new_run_starts_from_nothing(tmp_path: Path) -> None:
         make_coordinator(plan, tmp_path / attempt).run_segment(Memory(sites))
     lines = (tmp_path / "site-0" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
-    simulated = run("fedper", federation, threads=1, **SMALL)
-    assert_same_models(final_models(tmp_path), simulated.personal_models())
+    simulated = Simulation("fedper", federation)
+    assert_same_models(final_models(sites_in(tmp_path)), simulated.chosen(chosen_rounds(sites_in(tmp_path))))
 
 
 def test_the_coordinators_files_hold_nothing_of_a_sites_graph_or_private_state(tmp_path: Path) -> None:
@@ -359,5 +373,5 @@ def test_the_model_file_predicts(tmp_path: Path) -> None:
     federation = planted_federation(2)
     plan = make_plan(federation, "fedavg", rounds=2)
     make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
-    probabilities = final_models(tmp_path)[0].probabilities(federation.graphs[0])
+    probabilities = final_models(sites_in(tmp_path))[0].probabilities(federation.graphs[0])
     assert probabilities.sum(axis=1) == pytest.approx(1.0, abs=1e-5)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from fedgkd.federation.kit import Kit
     from fedgkd.federation.plan import Plan
 
+LEFT_OUT = 3
+"""Exit code of a training that is over and was not everybody's."""
+
 app = typer.Typer(
     name="federation", help="Train together with other organisations, over mutual TLS.", no_args_is_help=True
 )
@@ -168,15 +171,23 @@ def join(
 
 @app.command()
 def start(kit: KitFolder, json: Json = False) -> None:
-    """Start the training, or go on with it, and watch it to the end (Ctrl-C leaves it to the segment that runs)."""
+    """Start the training, or go on with it, and watch it to the end (Ctrl-C leaves it to the segment that runs).
+
+    Ends with code 3 if a site was left out: it trained in no round, and has no model.
+    """
     from fedgkd.federation.admin import Driver
 
     with _admin(kit) as admin, _table(admin.kit) as show:
         status = Driver(admin, lambda sentence: console.err.print(sentence, soft_wrap=True), show).run()
     if json:
         console.print_json(status)
-        return
-    console.out.print(f"finished after {status['round']} rounds; the best was round {status['best_round']}")
+    else:
+        console.out.print(f"finished after {status['round']} rounds")
+    left_out = {row["site"]: row["left_out"] for row in status["sites"] if row["left_out"]}
+    for site, reason in left_out.items():
+        console.err.print(f"{site} was left out and has no model: {reason}", soft_wrap=True)
+    if left_out:
+        raise typer.Exit(LEFT_OUT)
 
 
 @app.command()

@@ -50,6 +50,19 @@ class Scoreboard:
         self.loss[rows] = report["loss"]
         self.nodes[rows] = report["nodes"]
 
+    def only(self, clients: Sequence[int]) -> Scoreboard:
+        """The same with nothing known of anybody else."""
+        there = np.zeros(len(self.loss), np.bool_)
+        there[list(clients)] = True
+
+        def masked(values: Array) -> Array:
+            return np.where(there.reshape(-1, *(1 for _ in values.shape[1:])), values, np.nan)
+
+        accuracy, macro_f1 = (
+            {model: masked(values) for model, values in known.items()} for known in (self.accuracy, self.macro_f1)
+        )
+        return Scoreboard(accuracy, macro_f1, masked(self.loss), masked(self.nodes))
+
     @property
     def everybody_known(self) -> bool:
         return not self.clients_never_present

@@ -11,11 +11,9 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.clients import Tensors
@@ -32,9 +30,10 @@ from fedgkd.federation.attendance import Attendance
 from fedgkd.federation.checks import Expected, Refused
 from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
+from fedgkd.federation.standing import Standing, all_are_settled
 from fedgkd.federation.wire import Message
 from fedgkd.models.network import part
-from fedgkd.training.evaluation import VAL
+from fedgkd.training.evaluation import TEST, VAL
 
 ROUND, FINISH = "round", "finish"
 REFUSAL = b""
@@ -42,6 +41,9 @@ REFUSAL = b""
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
 _PAUSE = 1.0
+
+
+Facts = Mapping[str, Any]
 
 
 class Interrupted(Exception):
@@ -91,9 +93,10 @@ class Coordinator:
         self.round = 0
         self.scores = Scoreboard.empty(sites)
         self.best, self.best_received = Best(), Best()
+        self.compared: list[int] = []
+        self.standings = {site: Standing() for site in plan.sites}
         self.totals: dict[str, float] = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
         self.bytes = {site: {"up": 0, "down": 0} for site in plan.sites}
-        self.answered: dict[str, int] = {}
         self.remarks: dict[str, str] = {}
         self.informed: set[str] = set()
         self._take_up()
@@ -105,7 +108,8 @@ class Coordinator:
         if self.directory.result_file.exists():
             return True
         settings = self.plan.config.run
-        return self.round >= settings.rounds or self.best.is_stale(self.round, settings.patience)
+        settled = all_are_settled(self.standings.values(), self.round, settings.patience)
+        return self.round >= settings.rounds or settled
 
     def run_segment(self, exchange: Exchange) -> None:
         """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so."""
@@ -152,8 +156,7 @@ class Coordinator:
             for k, site in enumerate(asked)
         }
         answers = exchange.ask(messages, self.plan.rules.deadline)
-        usable, slowest = self._usable(answers, facts)
-        refused = answers.keys() - usable.keys()
+        usable, said = self._usable(answers, facts)
         for site in self.attendance.end_round(asked, answers):
             self.say(f"{site} has missed two rounds; it is skipped until it is back")
         self._note_late(round_, asked, answers)
@@ -169,10 +172,11 @@ class Coordinator:
         uploads = gather(list(usable.values()), range(len(usable)))
         moved = bytes_per_client(uploads), bytes_per_client(downloads)
         self._count(asked, [site for site in answers if answers[site] != REFUSAL], *moved)
-        self._score(uploads, present, [self.plan.sites.index(site) for site in asked if site not in refused])
+        self._score(uploads, present, said)
         mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
         self.memory = mixing.memory
         now = time.perf_counter()
+        slowest = max(_seconds(facts) for facts in said.values())
         seconds = {"sites": slowest, "server": now - served, "total": now - began}
         self.totals["seconds"] += seconds["total"]
         record = round_record(round_, cohort, present, self.scores, self.best.round, moved, mixing)
@@ -180,32 +184,30 @@ class Coordinator:
         self._tell(round_, usable, asked, seconds["total"])
 
     def _facts(self, kind: str, round_: int) -> dict[str, Any]:
-        best = self.best.round
-        return {"kind": kind, "run": self.run, "round": round_, "best_round": best, "terms": self.plan.terms()}
+        return {"kind": kind, "run": self.run, "round": round_, "terms": self.plan.terms()}
 
-    def _usable(self, answers: Mapping[str, bytes], facts: Mapping[str, Any]) -> tuple[dict[str, Tensors], float]:
-        """The uploads that pass the checks, in the sites' order, and the longest training among them."""
+    def _usable(self, answers: Mapping[str, bytes], facts: Facts) -> tuple[dict[str, Tensors], dict[str, Facts]]:
+        """The uploads that pass the checks, in the sites' order, and the facts beside them."""
         usable: dict[str, Tensors] = {}
-        slowest = 0.0
+        said: dict[str, Facts] = {}
         for site in self.plan.sites:
             if site not in answers:
                 continue
             try:
                 message = _message(answers[site])
                 usable[site] = self.expected.check(message, facts)
-                slowest = max(slowest, _seconds(message.facts))
             except Refused as reason:
-                self.remarks[site] = "refused"
+                self.remarks[site] = f"refused: it {reason}"
                 self.say(f"round {facts['round']}: {site} is kept out of the mixture: it {reason}")
             else:
                 self.remarks[site] = ""
-                self.answered[site] = facts["round"]
-        return usable, slowest
+                said[site] = message.facts
+        return usable, said
 
     def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes]) -> None:
         for site in asked:
             if site not in answers:
-                self.remarks[site] = "late"
+                self.remarks[site] = f"late: no answer within {self.plan.rules.deadline:g} s"
                 self.say(f"round {round_}: {site} did not answer within {self.plan.rules.deadline:g} s")
 
     def _count(self, asked: Sequence[str], answered: Sequence[str], up: int, down: int) -> None:
@@ -216,15 +218,23 @@ class Coordinator:
         self.totals["bytes_down"] += down * len(asked)
         self.totals["bytes_up"] += up * len(answered)
 
-    def _score(self, uploads: Tensors, present: Sequence[int], awaited: Sequence[int]) -> None:
-        """Take in the reports; a round is the best by the mean over the sites that share their metrics.
-
-        Not while one that is awaited has never told any: means over few sites and over many do not compare.
-        """
+    def _score(self, uploads: Tensors, present: Sequence[int], said: Mapping[str, Facts]) -> None:
+        """Take in the reports: each moves its own site's standing, and all of them the figures of the federation."""
         self.scores.update(uploads, present, self.plan.config.run.select)
-        if np.isfinite(self.scores.nodes[list(awaited)]).all():
-            self.best.offer(self.round, self.scores.mean("selected", VAL), figures(self.scores, "selected"))
-            self.best_received.offer(self.round, self.scores.mean("received", VAL), figures(self.scores, "received"))
+        accuracy = self.scores.accuracy["selected"]
+        for row in present:
+            site = self.plan.sites[row]
+            self.standings[site].take_part(self.round, said[site], accuracy[row, VAL], accuracy[row, TEST])
+        self._offer(present, [row for row in present if math.isfinite(accuracy[row, VAL])])
+
+    def _offer(self, present: Sequence[int], scored: list[int]) -> None:
+        """The best round is for the record only, and is one among rounds of the same sites: the most that reported."""
+        if len(scored) > len(self.compared):
+            self.compared, self.best, self.best_received = scored, Best(), Best()
+        if scored and scored == self.compared:
+            fresh = self.scores.only(present)
+            self.best.offer(self.round, fresh.mean("selected", VAL), figures(fresh, "selected"))
+            self.best_received.offer(self.round, fresh.mean("received", VAL), figures(fresh, "received"))
 
     def _tell(self, round_: int, usable: Mapping[str, Any], asked: Sequence[str], seconds: float) -> None:
         accuracy = self.scores.mean("selected", VAL)
@@ -249,7 +259,8 @@ class Coordinator:
             "scores": asdict(self.scores),
             "totals": self.totals,
             "bytes": self.bytes,
-            "answered": self.answered,
+            "compared": self.compared,
+            "standings": {site: asdict(standing) for site, standing in self.standings.items()},
         }
 
     def _take_up(self) -> None:
@@ -264,6 +275,7 @@ class Coordinator:
         if self.directory.result_file.exists():
             result = self.directory.read_result()
             self.run, self.round, self.best.round = result["run"], result["rounds"], result["best_round"]
+            self._know({row["site"]: row for row in result["sites"]})
             return
         problems: list[str] = []
         stored = next(iter(self.directory.state.newest_first(problems)), None)
@@ -280,9 +292,14 @@ class Coordinator:
             self.run, self.round = facts["run"], stored.serial
             self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
             self.scores = Scoreboard.from_plain(facts["scores"])
-            self.totals, self.bytes, self.answered = facts["totals"], facts["bytes"], facts["answered"]
+            self.totals, self.bytes, self.compared = facts["totals"], facts["bytes"], facts["compared"]
+            self._know(facts["standings"])
             self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
         self.directory.rewind(self.round, len(self.plan.sites))
+
+    def _know(self, standings: Mapping[str, Mapping[str, Any]]) -> None:
+        names = [entry.name for entry in fields(Standing)]
+        self.standings = {site: Standing(**{name: known[name] for name in names}) for site, known in standings.items()}
 
     def _config(self) -> Config:
         """For the record: the federation takes the place of dataset and partition."""
@@ -300,14 +317,33 @@ class Coordinator:
         facts = self._facts(FINISH, self.round + 1)
         message = Message(facts, {}).to_bytes()
         answers = exchange.ask(dict.fromkeys(exchange.reachable(), message), _FAREWELL)
-        self.informed |= {site for site, answer in answers.items() if answer != REFUSAL}
-        for site in sorted(set(self.plan.sites) - self.informed):
-            self.say(
-                f"{site} is not here at the end; it keeps its best model so far, and can be told with another start"
-            )
+        for site, answer in answers.items():
+            self._hear_out(site, answer)
+        for site in self.plan.sites:
+            if reason := self._why_out(site):
+                self.say(f"{site} took part in no round and gets no model: {reason}")
+            elif site not in self.informed:
+                self.say(f"{site} is not here at the end; it keeps its best model so far; another start tells it")
         if not self.directory.result_file.exists():
             self.directory.finish(plain(self._result()), len(self.plan.sites))
-            self.say(f"finished after {self.round} rounds; the best was round {self.best.round}")
+            self.say(f"finished after {self.round} rounds")
+
+    def _hear_out(self, site: str, answer: bytes) -> None:
+        """A site has written down its model, and says of which round it is."""
+        try:
+            said = _message(answer).facts
+        except Refused:
+            return
+        self.standings[site].choose({**said, "round": self.round})
+        self.informed.add(site)
+
+    def _why_out(self, site: str) -> str | None:
+        """Why the site trained in no round; None if it did."""
+        if self.standings[site].rounds:
+            return None
+        if site in self.plan.blocked:
+            return "it is blocked in the coordinator's federation file"
+        return self.remarks.get(site) or "it never came"
 
     def _result(self) -> Record:
         record = result_record(
@@ -323,7 +359,10 @@ class Coordinator:
             setting="federation",
             partition_hash=None,
         )
-        return {"run": self.run, **record}
+        return {"run": self.run, **record, "sites": [self._site_result(site) for site in self.plan.sites]}
+
+    def _site_result(self, site: str) -> Record:
+        return {"site": site, **asdict(self.standings[site]), "left_out": self._why_out(site)}
 
     # --- status ------------------------------------------------------------------------------------------------
 
@@ -339,16 +378,18 @@ class Coordinator:
             "rounds": self.plan.config.run.rounds,
             "best_round": self.best.round,
             "informed": sorted(self.informed),
-            "sites": [self._site_status(number, site) for number, site in enumerate(self.plan.sites)],
+            "sites": [self._site_status(number, site, finished) for number, site in enumerate(self.plan.sites)],
         }
         atomic_write_text(
             self.directory.path / STATUS, json.dumps(plain(status), allow_nan=False) + "\n", FederationError
         )
 
-    def _site_status(self, number: int, site: str) -> Record:
+    def _site_status(self, number: int, site: str, finished: bool) -> Record:
         return {
             "site": site,
-            "round": self.answered.get(site, 0),
+            "round": self.standings[site].last,
+            "scored_round": self.standings[site].scored_round,
+            "left_out": self._why_out(site) if finished else None,
             "accuracy": self.scores.accuracy["selected"][number, VAL],
             "seen": self.attendance.seen.get(site),
             "bytes_up": self.bytes[site]["up"],

@@ -32,9 +32,11 @@ from fedgkd.federation.coordinator import FINISH, ROUND
 from fedgkd.federation.plan import Plan
 from fedgkd.federation.wire import Message
 from fedgkd.training.evaluation import SPLITS, VAL
+from fedgkd.training.local import personal_model
 
 MODEL, METRICS_FILE, RESULT = "model.safetensors", "metrics.jsonl", "result.json"
 _RUN = "run.json"
+_UNTRAINED: dict[str, Any] = {"trained": 0, "kept_round": 0, "best_val": -1.0, "kept_report": {}, "settled": False}
 
 
 class Site:
@@ -95,11 +97,10 @@ class Site:
             self._begin(facts["run"])
         if self.done >= round_:
             self._go_back(round_)
-        if self.share_metrics and facts["best_round"] > self._facts["kept_round"]:
-            self._keep(facts["best_round"])
         if facts["kind"] == FINISH:
             self._finish(round_ - 1)
-            return Message({"run": self.run, "round": round_}, {}).to_bytes()
+            answer = {"run": self.run, "round": round_, "scored_round": self._facts["kept_round"]}
+            return Message(answer, {}).to_bytes()
         return self._train(round_, message.tensors)
 
     def _check(self, facts: Mapping[str, Any]) -> None:
@@ -114,9 +115,8 @@ class Site:
             )
         if facts.get("kind") not in (ROUND, FINISH):
             raise FederationError(f"the coordinator asks for '{facts.get('kind')}', which a site does not do")
-        run, round_, best = (facts.get(name) for name in ("run", "round", "best_round"))
-        numbers = isinstance(round_, int) and isinstance(best, int) and 0 <= best < round_
-        if not (isinstance(run, str) and numbers):
+        run, round_ = facts.get("run"), facts.get("round")
+        if not (isinstance(run, str) and type(round_) is int and round_ > 0):
             raise FederationError("the coordinator's message does not say which run and round it is of")
 
     def _check_download(self, download: Tensors) -> None:
@@ -140,16 +140,19 @@ class Site:
         upload = client_round(self.algorithm, clients, received, self._select)
         self.done = round_
         report = self._report(round_, upload)
-        self._facts["report"] = report
-        if not self.share_metrics:
-            self._choose_alone(round_, report)
+        self._facts["trained"] += 1
+        whole = bool(upload["loss"].isfinite().all()) and _is_finite(personal_model(clients))
+        if whole:
+            self._choose(round_, report)
         self._store()
         self._log(report)
         facts = {
             "run": self.run,
             "round": round_,
             "shared": self.share_metrics,
-            "diverged": not bool(upload["loss"].isfinite().all()),
+            "diverged": not whole,
+            "scored_round": self._facts["kept_round"],
+            "settled": self.settled,
             "seconds": time.perf_counter() - began,
         }
         return Message(facts, upload if self.share_metrics else without_metrics(upload)).to_bytes()
@@ -171,12 +174,24 @@ class Site:
         select: str = self.plan.config.run.select
         return select
 
-    def _choose_alone(self, round_: int, report: Mapping[str, Any]) -> None:
-        """Without shared metrics the coordinator cannot say which round was best for all; the site goes by its own."""
+    def _choose(self, round_: int, report: Mapping[str, Any]) -> None:
+        """Keep the model if it is the best so far on the site's own validation nodes; without any, the last one.
+
+        Nobody else's figures have a say, so no other site can talk this one into a worse model, and what it keeps is
+        always a model that it trained. After as many rounds without a better one as the patience says, the choice is
+        final: then it matters no more whether others train on.
+        """
         val = report[f"{report['selected']}_accuracy"][SPLITS[VAL]]
-        if val is None or val > self._facts["best_val"]:
+        if val is None or (val > self._facts["best_val"] and not self.settled):
             self._facts["best_val"] = -1.0 if val is None else val
-            self._keep(round_)
+            self._keep(round_, report)
+        patience = self.plan.config.run.patience
+        self._facts["settled"] = bool(patience) and (val is None or round_ - self._facts["kept_round"] >= patience)
+
+    @property
+    def settled(self) -> bool:
+        """Whether this site has no more use for further rounds."""
+        return bool(self._facts["settled"])
 
     # --- state -------------------------------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class Site:
         self.algorithm.start(self.clients)
         start_setting_aside(self.clients, self._select)
         self.done = 0
-        self._facts = {"kept_round": 0, "best_val": -1.0, "report": {}}
+        self._facts = dict(_UNTRAINED)
 
     def _take_up(self) -> None:
         """Go on where the last process of this site left off, if there was one."""
@@ -226,7 +241,7 @@ class Site:
             return
         self._state.spare(stored[0])  # it may be asked for again
         self.clients.state = {name: t.clone().to(self.clients.device) for name, t in stored[0].tensors.items()}
-        self.done, self._facts = stored[0].serial, stored[0].facts
+        self.done, self._facts = stored[0].serial, _UNTRAINED | stored[0].facts
 
     def _store(self) -> None:
         self._state.write(self.done, self.clients.state, self._facts)
@@ -243,7 +258,14 @@ class Site:
 
     # --- the model ---------------------------------------------------------------------------------------------
 
-    def _keep(self, round_: int) -> None:
+    @property
+    def outcome(self) -> str:
+        """What came of the training, as the end of a sentence."""
+        if not self._facts["kept_round"]:
+            return "this site trained in no round, so it has no model; ask the admin why it was left out"
+        return f"the model is of round {self._facts['kept_round']}; model and metrics are in {self.folder}"
+
+    def _keep(self, round_: int, report: Mapping[str, Any]) -> None:
         """Write down the model as it is now; it is the best so far."""
         keep_model(self.clients)
         origin = {"algorithm": self.plan.config.run.algorithm, "dataset": self.plan.rules.name, "round": round_}
@@ -255,7 +277,7 @@ class Site:
             origin | {"client": self.name},
         )
         model.save(self.folder / MODEL)
-        self._facts |= {"kept_round": round_, "kept_report": self._facts["report"]}
+        self._facts |= {"kept_round": round_, "kept_report": report}
 
     def _finish(self, last: int) -> None:
         self._store()
@@ -265,11 +287,17 @@ class Site:
             "site": self.name,
             "algorithm": self.plan.config.run.algorithm,
             "rounds": last,
+            "rounds_trained": self._facts["trained"],
             "best_round": self._facts["kept_round"],
             "nodes": counts,
-            "at_best_round": self._facts.get("kept_report", {}),
+            "at_best_round": self._facts["kept_report"],
+            "outcome": self.outcome,
         }
         atomic_write_text(self.folder / RESULT, json.dumps(result, indent=2) + "\n", FederationError)
+
+
+def _is_finite(tensors: Tensors) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())
 
 
 def _round_of(line: str) -> float:

@@ -74,7 +74,7 @@ def _answer(site: Site, question: bytes) -> bytes:
         log.error("%s", error)
         return FAILED + str(error).encode()
     if site.done == before:
-        log.info("%s: the training is over; model and metrics are in %s", site.name, site.folder)
+        log.info("%s: the training is over; %s", site.name, site.outcome)
     else:
         log.info("%s: round %d done", site.name, site.done)
     return OK + answer
