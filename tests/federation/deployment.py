@@ -57,12 +57,13 @@ class Deployment:
         for site, graph in zip(plan.sites, federation.graphs, strict=True):
             save_graph(self.graph(site), graph)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.python_path = str(ROOT)
 
     def graph(self, site: str) -> Path:
         return self.folder / "graphs" / f"{site}.npz"
 
-    def serve(self) -> None:
-        self.launch("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"))
+    def serve(self, *options: str) -> None:
+        self.launch("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"), *options)
         wait_until("coordinator listens", self._listens)
 
     def join(self, site: str, *options: str) -> None:
@@ -91,7 +92,10 @@ class Deployment:
         return subprocess.run([*FEDGKD, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
     def launch(self, party: str, *command: str) -> None:
-        environment = os.environ | {"FAULTS": str(self.folder / f"{party}.fault"), "PYTHONPATH": str(ROOT)}
+        environment = os.environ | {
+            "FAULTS": str(self.folder / f"{party}.fault"),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{self.python_path}",
+        }
         with (self.folder / f"{party}.log").open("ab") as log:
             self.running[party] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.folder

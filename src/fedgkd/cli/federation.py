@@ -33,6 +33,12 @@ KitFolder = Annotated[Path, typer.Option("--kit", metavar="DIR", help="This part
 OwnGraph = Annotated[
     Path, typer.Option(metavar="FILE", help="This site's graph: an .npz file or a folder with nodes.csv and edges.csv.")
 ]
+AllowAlgorithm = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:CLASS", help="Let the federation file name this class of an installed module, and run its code."
+    ),
+]
 
 
 @app.command(cls=Command)
@@ -59,9 +65,11 @@ def init(
         typer.Option("--set", metavar="NAME=VALUE...", help="Any setting; see 'fedgkd run --explain'."),
     ] = None,
     label: Label = "label",
+    allow_algorithm: AllowAlgorithm = None,
 ) -> None:
     """Make certificates and a kit for every party, with a readable federation file in each."""
     from fedgkd.experiments.config import parse_assignments
+    from fedgkd.federation.imports import installed_modules_only
     from fedgkd.federation.kit import AUTHORITY, make_kits
     from fedgkd.federation.plan import Plan, Rules
 
@@ -70,8 +78,10 @@ def init(
     given = {"algorithm": algorithm or "fedgkd", "rounds": rounds}
     settings = {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
     rules = Rules(name, host, port, features, deadline, min_sites, segment)
-    plan = _with_typed_settings(Plan(rules, tuple(sites), _classes(classes or []), settings))
-    kits = make_kits(plan, out)
+    with installed_modules_only(out):
+        asked = Plan(rules, tuple(sites), _classes(classes or []), settings, allowed=allow_algorithm)
+        plan = _with_typed_settings(asked)
+        kits = make_kits(plan, out)
     console.out.print(f"kits of the federation {quoted(name)}:", soft_wrap=True)
     for kit in kits:
         console.out.print(f"  {kit}", soft_wrap=True)
@@ -93,12 +103,19 @@ def renew(
 
 
 @app.command()
-def check(kit: KitFolder, graph: OwnGraph, label: Label = "label") -> None:
+def check(kit: KitFolder, graph: OwnGraph, label: Label = "label", allow_algorithm: AllowAlgorithm = None) -> None:
     """See at a site, before anything starts, whether data, certificate, clock and connection are fine."""
+    from fedgkd.federation.imports import installed_modules_only
+
+    with installed_modules_only(kit):
+        _check(kit, graph, label, allow_algorithm)
+
+
+def _check(kit: Path, graph: Path, label: str, allowed: str | None) -> None:
     from fedgkd.federation.kit import Kit
     from fedgkd.federation.network import check_coordinator
 
-    found = Kit.open(kit, "site")
+    found = Kit.open(kit, "site", allowed=allowed)
     rules = found.plan.rules
 
     def certificate() -> str:
@@ -127,17 +144,19 @@ def check(kit: KitFolder, graph: OwnGraph, label: Label = "label") -> None:
 
 
 @app.command()
-def serve(kit: KitFolder) -> None:
+def serve(kit: KitFolder, allow_algorithm: AllowAlgorithm = None) -> None:
     """Be the coordinator, until Ctrl-C."""
+    from fedgkd.federation.imports import installed_modules_only
     from fedgkd.federation.kit import COORDINATOR, Kit
     from fedgkd.federation.processes import serve as run_coordinator
 
-    found = Kit.open(kit, COORDINATOR)
-    rules = found.plan.rules
-    console.out.print(
-        f"coordinator of {quoted(rules.name)} on port {rules.port}; all details: {found.path / 'log.txt'}"
-    )
-    run_coordinator(found)
+    with installed_modules_only(kit):
+        found = Kit.open(kit, COORDINATOR, allowed=allow_algorithm)
+        rules = found.plan.rules
+        console.out.print(
+            f"coordinator of {quoted(rules.name)} on port {rules.port}; all details: {found.path / 'log.txt'}"
+        )
+        run_coordinator(found)
 
 
 @app.command()
@@ -154,19 +173,21 @@ def join(
     keep_metrics: Annotated[
         bool, typer.Option("--keep-metrics", help="Do not tell the coordinator loss, accuracy and macro-F1.")
     ] = False,
+    allow_algorithm: AllowAlgorithm = None,
 ) -> None:
     """Be a site, until Ctrl-C: train on the own graph whenever the coordinator asks."""
+    from fedgkd.federation.imports import installed_modules_only
     from fedgkd.federation.kit import Kit
     from fedgkd.federation.names import RUN
     from fedgkd.federation.processes import Training
     from fedgkd.federation.processes import join as run_site
 
-    found = Kit.open(kit, "site")
-    folder = out or found.path / RUN
-    console.out.print(
-        f"site {found.name} of {quoted(found.plan.rules.name)}; model and metrics: {folder}", soft_wrap=True
-    )
-    run_site(found, Training(graph, folder, label, device, threads, not keep_metrics))
+    with installed_modules_only(kit):
+        found = Kit.open(kit, "site", allowed=allow_algorithm)
+        folder = out or found.path / RUN
+        told = f"site {found.name} of {quoted(found.plan.rules.name)}; model and metrics: {folder}"
+        console.out.print(told, soft_wrap=True)
+        run_site(found, Training(graph, folder, label, device, threads, not keep_metrics))
 
 
 @app.command()

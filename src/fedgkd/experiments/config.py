@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import importlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -85,6 +86,7 @@ class Config:
 
     run: RunSettings
     method: Any
+    algorithm: type[Algorithm] = field(compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -92,10 +94,6 @@ class Config:
         for name, value in needed.items() if issubclass(self.algorithm, Oracle) else ():
             if getattr(self.run, name) != value:
                 raise SettingError(f"{name} must be {value}: {self.run.algorithm} trains one model for all clients")
-
-    @property
-    def algorithm(self) -> type[Algorithm]:
-        return find_algorithm(self.run.algorithm)
 
     def network(self, num_features: int, num_classes: int) -> Network:
         return Network(self.run.model, num_features, self.run.hidden, self.run.layers, num_classes)
@@ -118,65 +116,58 @@ class Config:
         return "\n".join(lines) + "\n"
 
 
-def make_config(*sources: tuple[str, Mapping[str, Any]]) -> Config:
-    """A configuration from several sources, each named; later ones win.
+Find = Callable[[str], type[Algorithm]]
+"""How a configuration comes from an algorithm's name to its class."""
 
-    Raises:
-        SettingError: For an unknown name (with the closest known one) or a value out of range.
-    """
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for origin, given in sources:
-        values.update(given)
-        origins.update(dict.fromkeys(given, origin))
-    algorithm = find_algorithm(str(values.get("algorithm", RunSettings.algorithm)))
-    preset = str(values.get("preset", ""))
-    for name, value in algorithm.presets.get(preset, {}).items():
-        if name not in values:
-            values[name], origins[name] = value, f"preset {preset}"
-    kind = algorithm.Settings
-    run_names = {entry.name for entry in dataclasses.fields(RunSettings)}
-    method_names = {entry.name for entry in dataclasses.fields(kind)}
-    for name in values:
-        if name not in run_names | method_names:
-            raise _unknown(name, origins[name], run_names | method_names, str(values.get("algorithm", "fedgkd")))
-    return Config(
-        RunSettings(**{name: value for name, value in values.items() if name in run_names}),
-        kind(**{name: value for name, value in values.items() if name in method_names}),
-        origins,
-    )
-
-
-def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> SettingError:
-    owners = [
-        other for other, kind in METHODS.items() if name in {entry.name for entry in dataclasses.fields(kind.Settings)}
-    ]
-    if owners:
-        return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
-    hint = suggest(name, known) or "; `fedgkd run --explain` lists them all"
-    return SettingError(f"{origin}: there is no setting {quoted(name)}{hint}")
+ENTRY_POINTS = "fedgkd.algorithms"
+"""Group of entry points by which an installed package offers algorithms under names of their own."""
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
-    """An algorithm of the dict, or a class of the user's own as ``module:Class``."""
+    """An algorithm that is installed, or ``module:Class``, also of a module in the working directory."""
+    found = installed_algorithm(name)
+    if found is not None:
+        return found
+    with contextlib.suppress(FileNotFoundError):  # the folder that we are called in may be gone
+        if str(Path.cwd()) not in sys.path:
+            # A console script does not look for modules where it is called.
+            sys.path.append(str(Path.cwd()))
+    return own_algorithm(name)
+
+
+def installed_algorithm(name: str) -> type[Algorithm] | None:
+    """An algorithm that is built in, or that an installed package offers as an entry point; None if there is none."""
     if name in METHODS:
         return METHODS[name]
-    module_name, _, class_name = name.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
+    offers = {entry.value for entry in entry_points(group=ENTRY_POINTS, name=name)}
+    if len(offers) > 1:
+        raise SettingError(
+            f"algorithm {quoted(name)} is offered by several installed packages: {', '.join(sorted(offers))}"
+        )
+    if not offers:
+        return None
+    module, _, class_name = offers.pop().partition(":")
+    return _load(name, module, class_name)
+
+
+def own_algorithm(name: str) -> type[Algorithm]:
+    """A class given as ``module:Class``."""
+    module, _, class_name = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), class_name)):
         hint = suggest(name, METHODS) or f"; known are {', '.join(METHODS)}, or module:Class for your own"
         raise SettingError(f"there is no algorithm {quoted(name)}{hint}")
-    found = getattr(_import_own(name, module_name), class_name, None)
+    return _load(name, module, class_name)
+
+
+def _load(name: str, module: str, class_name: str) -> type[Algorithm]:
+    found = getattr(_import_own(name, module), class_name, None)
     if found is None:
-        raise SettingError(f"algorithm {quoted(name)}: {shortened(module_name)} has no class {shortened(class_name)}")
+        raise SettingError(f"algorithm {quoted(name)}: {shortened(module)} has no class {shortened(class_name)}")
     _check_own(name, found)
     return cast(type[Algorithm], found)
 
 
 def _import_own(name: str, module: str) -> ModuleType:
-    with contextlib.suppress(FileNotFoundError):  # the folder that we are called in may be gone
-        if str(Path.cwd()) not in sys.path:
-            # A console script, unlike `python -m`, does not look for modules where it is called.
-            sys.path.append(str(Path.cwd()))
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -199,6 +190,49 @@ def _check_own(name: str, found: Any) -> None:
         problem = "has no dataclass Settings derived from fedgkd.TrainingSettings"
     if problem:
         raise SettingError(f"algorithm {quoted(name)}: {name.rpartition(':')[2]} {problem}")
+
+
+def make_config(*sources: tuple[str, Mapping[str, Any]], find: Find = find_algorithm) -> Config:
+    """A configuration from several sources, each named; later ones win.
+
+    Args:
+        find: Which algorithms may be named.
+
+    Raises:
+        SettingError: For an unknown name (with the closest known one) or a value out of range.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, given in sources:
+        values.update(given)
+        origins.update(dict.fromkeys(given, origin))
+    algorithm = find(str(values.get("algorithm", RunSettings.algorithm)))
+    preset = str(values.get("preset", ""))
+    for name, value in algorithm.presets.get(preset, {}).items():
+        if name not in values:
+            values[name], origins[name] = value, f"preset {preset}"
+    kind = algorithm.Settings
+    run_names = {entry.name for entry in dataclasses.fields(RunSettings)}
+    method_names = {entry.name for entry in dataclasses.fields(kind)}
+    for name in values:
+        if name not in run_names | method_names:
+            raise _unknown(name, origins[name], run_names | method_names, str(values.get("algorithm", "fedgkd")))
+    return Config(
+        RunSettings(**{name: value for name, value in values.items() if name in run_names}),
+        kind(**{name: value for name, value in values.items() if name in method_names}),
+        algorithm,
+        origins,
+    )
+
+
+def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> SettingError:
+    owners = [
+        other for other, kind in METHODS.items() if name in {entry.name for entry in dataclasses.fields(kind.Settings)}
+    ]
+    if owners:
+        return SettingError(f"{origin}: {name} is a setting of {', '.join(owners)}, not of {algorithm}")
+    hint = suggest(name, known) or "; `fedgkd run --explain` lists them all"
+    return SettingError(f"{origin}: there is no setting {quoted(name)}{hint}")
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from nvflare.apis.signal import Signal
 from fedgkd.errors import FedGKDError
 from fedgkd.federation.coordinator import REFUSAL, Coordinator, Interrupted
 from fedgkd.federation.lifeline import end_with_parent
-from fedgkd.federation.names import ARRIVALS, LOGGER, MESSAGE, RUN, TASK
+from fedgkd.federation.names import ALLOWED, ARRIVALS, LOGGER, MESSAGE, RUN, TASK
 from fedgkd.federation.plan import read_plan
 
 _CHECK = 0.1
@@ -57,7 +58,7 @@ class RoundsController(Controller):
         kit = Path(fl_ctx.get_workspace().get_root_dir())
         self._arrivals = kit / ARRIVALS
         try:
-            coordinator = Coordinator(read_plan(kit), kit / RUN, log.info)
+            coordinator = Coordinator(read_plan(kit, os.environ.get(ALLOWED)), kit / RUN, log.info)
             self._saw = coordinator.attendance.saw
             log.info("training with %s", ", ".join(self.reachable()) or "nobody yet")
             coordinator.run_segment(self)

@@ -31,6 +31,8 @@ _AT_SITES = {"submit_job": "any", "manage_job": "any", "view": "any", "operate":
 _AT_COORDINATOR = _AT_SITES | {"shell_commands": "any", "operate": "any"}
 """Of the admin. At the coordinator, "shell" is reading a file of its kit; the status is read so. Nobody brings code."""
 
+_FLARE = "nvflare.app_common"
+
 _AUTHORITY_DAYS = 3650
 """The parties' certificates last 360 days and are renewed; the authority's own must outlive them."""
 
@@ -55,8 +57,11 @@ class Kit:
     role: str
 
     @classmethod
-    def open(cls, path: Path, *roles: str) -> Kit:
+    def open(cls, path: Path, *roles: str, allowed: str | None = None) -> Kit:
         """A kit of one of these roles.
+
+        Args:
+            allowed: An algorithm of somebody's own that its federation file may name.
 
         Raises:
             FederationError: If it is not one, in one sentence.
@@ -65,7 +70,7 @@ class Kit:
         path = path.resolve()
         if not path.is_dir():
             raise FederationError(f"{path} is not a folder; --kit takes one that 'fedgkd federation init' made")
-        plan = read_plan(path)
+        plan = read_plan(path, allowed)
         role = next((role for file, role in _STARTUP.items() if (path / "startup" / file).exists()), None)
         if role is None:
             raise FederationError(f"{path} is not a kit: its folder startup is missing or empty")
@@ -239,62 +244,148 @@ def admin_name(plan: Plan) -> str:
 
 def _complete(kit: Path, plan: Plan, name: str) -> None:
     plan.write(kit)
-    # We start the processes ourselves; the scripts would only confuse.
-    for pattern in ("startup/*.sh", "startup/*.ipynb", "**/readme.txt", "local/*.sample"):
+    # We start the processes ourselves, with settings of our own; the scripts and samples would only confuse.
+    for pattern in ("startup/*.sh", "startup/*.ipynb", "**/readme.txt"):
         for file in kit.glob(pattern):
             file.unlink()
-    if name == ADMIN:
-        return
-    resources = json.loads((kit / "local" / "resources.json.default").read_text(encoding="utf-8"))
-    change = _coordinator_resources if name == COORDINATOR else _site_resources
-    _write_json(kit / "local" / "resources.json", change(resources))
-    rights = _AT_COORDINATOR if name == COORDINATOR else _AT_SITES
-    _write_json(
-        kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": {"project_admin": rights}}
-    )
-    _write_json(kit / "local" / "log_config.json", _logging())
-
-
-def _coordinator_resources(resources: dict[str, Any]) -> dict[str, Any]:
-    """One job at a time, which waits for its sites, and our list of guests, which is filled in by :func:`settle`."""
-    resources["class_allow_list"] = [CONTROLLER]
-    resources["servers"][0]["heart_beat_timeout"] = _SECONDS_UNTIL_GONE
-    components = [part for part in resources["components"] if part["id"] != "log_receiver"]
-    scheduler = next(part for part in components if part["id"] == "job_scheduler")
-    intervals = {"min_schedule_interval": 1.0, "max_schedule_interval": 2.0}
-    scheduler["args"] = {"max_jobs": 1, "max_schedule_count": 10**9, **intervals}
-    resources["components"] = [*components, {"id": "guest_list", "path": GUEST_LIST, "args": {}}]
-    return resources
+    shutil.rmtree(kit / "local")
+    (kit / "local").mkdir()
+    if name != ADMIN:
+        settle(Kit(kit, plan, COORDINATOR if name == COORDINATOR else "site"))
 
 
 def settle(kit: Kit) -> None:
-    """Make the coordinator's kit fit to where it now is and to what its federation file now says.
+    """Write anew all that FLARE reads in a kit, from the federation file and from installed code alone.
 
-    Jobs and snapshots are stored in the kit; by default they would go to the system's temporary folder. Those of an
-    earlier life are of no use: FLARE cannot take up a job that was running, and our own checkpoint holds all there is.
+    A kit comes from outside: modules, names of classes and rights that it may bring are removed unread. Jobs and
+    snapshots of an earlier life are of no use either: FLARE cannot take up a job that was running, and our own
+    checkpoint holds all there is.
     """
-    shutil.rmtree(kit.path / "storage", ignore_errors=True)
-    file = kit.path / "local" / "resources.json"
+    ours = {file: role for file, role in _STARTUP.items() if role == kit.role}
+    certificates = {kit.root_certificate.name, kit.certificate.name, kit.key.name}
     try:
-        resources = json.loads(file.read_text(encoding="utf-8"))
-        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.path / "storage" / "snapshots")
-        arguments = {part["id"]: part["args"] for part in resources["components"] if "args" in part}
-        arguments["job_manager"]["uri_root"] = str(kit.path / "storage" / "jobs")
-        arguments["guest_list"] |= {
-            "guests": [*(site for site in kit.plan.sites if site not in kit.plan.blocked), admin_name(kit.plan)],
-            "arrivals": str(kit.path / ARRIVALS),
-        }
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FederationError(f"{file} cannot be read or is damaged; take a fresh kit") from error
-    atomic_write_text(file, json.dumps(resources, indent=2) + "\n", FederationError)
+        for path in (kit.path / "storage", kit.path / "local"):
+            _remove(path)
+        for path in kit.startup.iterdir():
+            if path.name not in certificates | ours.keys():
+                _remove(path)
+        (kit.path / "local").mkdir()
+    except OSError as error:
+        raise FederationError(f"cannot write to {error.filename or kit.path}: {error.strerror or error}") from error
+    at_coordinator = kit.role == COORDINATOR
+    (startup,) = ours
+    rights = {"project_admin": _AT_COORDINATOR if at_coordinator else _AT_SITES}
+    files = {
+        f"startup/{startup}": _server(kit) if at_coordinator else _client(kit),
+        "local/resources.json": _coordinator_resources(kit) if at_coordinator else _site_resources(),
+        "local/authorization.json": {"format_version": "1.0", "permissions": rights},
+        "local/log_config.json": _logging(),
+    }
+    for name, content in files.items():
+        atomic_write_text(kit.path / name, json.dumps(content, indent=2) + "\n", FederationError)
 
 
-def _site_resources(resources: dict[str, Any]) -> dict[str, Any]:
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _server(kit: Kit) -> dict[str, Any]:
+    """How FLARE's server listens."""
+    rules = kit.plan.rules
+    server = {
+        "name": rules.name,
+        "service": {"target": f"{COORDINATOR}:{rules.port}", "scheme": "http"},
+        "admin_server": COORDINATOR,
+        "admin_port": rules.port,
+        **_tls(kit),
+    }
+    return {"format_version": 2, "servers": [server]}
+
+
+def _client(kit: Kit) -> dict[str, Any]:
+    """How FLARE's client finds the server."""
+    rules = kit.plan.rules
+    service = {"target": f"{rules.host}:{rules.port}", "scheme": "http"}
+    return {
+        "format_version": 2,
+        "servers": [{"name": rules.name, "service": service, "identity": COORDINATOR}],
+        "client": {"fqsn": kit.name, "is_leaf": True, **_tls(kit)},
+    }
+
+
+def _tls(kit: Kit) -> dict[str, str]:
+    files = {"ssl_private_key": kit.key, "ssl_cert": kit.certificate, "ssl_root_cert": kit.root_certificate}
+    return {name: path.name for name, path in files.items()} | {"connection_security": "mtls"}
+
+
+def _coordinator_resources(kit: Kit) -> dict[str, Any]:
+    """One job at a time, which waits for its sites, stored in the kit and not in the system's temporary folder."""
+    storage = kit.path / "storage"
+    files = {"path": f"{_FLARE}.storages.filesystem_storage.FilesystemStorage"}
+    snapshots = {**files, "args": {"root_dir": str(storage / "snapshots"), "uri_root": "/"}}
+    scheduling = {
+        "max_jobs": 1,
+        "max_schedule_count": 10**9,
+        "min_schedule_interval": 1.0,
+        "max_schedule_interval": 2.0,
+    }
+    guests = [*(site for site in kit.plan.sites if site not in kit.plan.blocked), admin_name(kit.plan)]
+    return {
+        **_only_our(CONTROLLER),
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": max(100, len(kit.plan.sites)),
+                "heart_beat_timeout": _SECONDS_UNTIL_GONE,
+                "download_job_url": "http://download.server.com/",
+                "admin_timeout": 10.0,
+            }
+        ],
+        "snapshot_persistor": {
+            "path": f"{_FLARE}.state_persistors.storage_state_persistor.StorageStatePersistor",
+            "args": {"uri_root": "/", "storage": snapshots},
+        },
+        "components": [
+            _component("job_scheduler", f"{_FLARE}.job_schedulers.job_scheduler.DefaultJobScheduler", **scheduling),
+            _component(
+                "job_manager",
+                "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
+                uri_root=str(storage / "jobs"),
+                job_store_id="job_store",
+            ),
+            {"id": "job_store", **files},
+            _component("process_launcher", f"{_FLARE}.job_launcher.server_process_launcher.ServerProcessJobLauncher"),
+            _component("guest_list", GUEST_LIST, guests=guests, arrivals=str(kit.path / ARRIVALS)),
+        ],
+    }
+
+
+def _site_resources() -> dict[str, Any]:
     """Nothing but our executor may be built, and no log leaves the site."""
-    resources["class_allow_list"] = [EXECUTOR]
-    resources["allow_log_streaming"] = False
-    resources["components"] = [part for part in resources["components"] if part["id"] != "site_log_streamer"]
-    return resources
+    no_gpus = {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300}
+    return {
+        **_only_our(EXECUTOR),
+        "allow_log_streaming": False,
+        "client": {"retry_timeout": 30, "compression": "Gzip"},
+        "components": [
+            _component(
+                "resource_manager", f"{_FLARE}.resource_managers.gpu_resource_manager.GPUResourceManager", **no_gpus
+            ),
+            _component("resource_consumer", f"{_FLARE}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"),
+            _component("process_launcher", f"{_FLARE}.job_launcher.client_process_launcher.ClientProcessJobLauncher"),
+        ],
+    }
+
+
+def _only_our(name: str) -> dict[str, Any]:
+    return {"format_version": 2, "class_list_enforcement_mode": "enforce", "class_allow_list": [name]}
+
+
+def _component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": name, "path": path, "args": arguments}
 
 
 def _logging() -> dict[str, Any]:
@@ -321,10 +412,6 @@ def _logging() -> dict[str, Any]:
             LOGGER: {"level": "INFO", "handlers": ["screen"]},
         },
     }
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _a(role: str) -> str:

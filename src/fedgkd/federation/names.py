@@ -12,6 +12,9 @@ GUEST_LIST = "fedgkd.federation.guests.GuestList"
 WORKER = "FEDGKD_WORKER"
 """Environment variable with the path of the socket of a site's training process."""
 
+ALLOWED = "FEDGKD_ALLOWED_ALGORITHM"
+"""Environment variable with the algorithm of somebody's own that the coordinator's operator allows."""
+
 TASK, MESSAGE = "fedgkd", "message"
 RUN = "run"
 """Folder in a kit with all that comes of the training."""

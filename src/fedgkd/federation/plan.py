@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from fedgkd.atomic import atomic_write_text
-from fedgkd.errors import DataError, FederationError, SettingError
+from fedgkd.errors import DataError, FederationError, SettingError, quoted
 from fedgkd.settings import NONE, check, setting, suggest
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Plan:
         classes: Their number (0: not said yet), or their names in order.
         settings: Those of ``fedgkd run``, as far as they concern all parties.
         blocked: Sites that the coordinator does not let in for now; they keep their place.
+        allowed: An algorithm of somebody's own that this party lets the file name, as ``module:Class``.
 
     Raises:
         SettingError: In one sentence, for anything that no federation can have.
@@ -72,6 +73,7 @@ class Plan:
     classes: int | tuple[str, ...] = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     blocked: tuple[str, ...] = ()
+    allowed: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for site in self.sites:
@@ -101,13 +103,29 @@ class Plan:
         from fedgkd.algorithms import Oracle
         from fedgkd.experiments.config import make_config
 
-        config = make_config((FILE, dict(self.settings)))
+        config = make_config((FILE, dict(self.settings)), find=self._find)
         for name, value in _SIMULATED.items():
             if getattr(config.run, name) != value:
                 raise SettingError(f"{name} is a setting of simulations; the sites of a federation fail by themselves")
         if issubclass(config.algorithm, Oracle):
             raise SettingError(f"{config.run.algorithm} sees all graphs at once, which no federation allows")
         return config
+
+    def _find(self, name: str) -> type[Algorithm]:
+        """The class of an algorithm: the file comes from outside, and code by name runs only if this party says so."""
+        from fedgkd.experiments.config import installed_algorithm, own_algorithm
+
+        if self.allowed not in (None, name):
+            raise SettingError(
+                f"--allow-algorithm says {quoted(self.allowed)}, but {FILE} names the algorithm {quoted(name)}"
+            )
+        found = installed_algorithm(name)
+        if found is None and ":" in name and self.allowed is None:
+            raise SettingError(
+                f"{FILE} names code that is not part of fedgkd: {quoted(name)}; "
+                "if you know it and trust it, install it and name it with --allow-algorithm as well"
+            )
+        return found or own_algorithm(name)
 
     @property
     def num_classes(self) -> int:
@@ -193,8 +211,11 @@ class Plan:
         atomic_write_text(folder / FILE, self.to_toml(), FederationError)
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path, allowed: str | None = None) -> Plan:
     """The federation file of a kit.
+
+    Args:
+        allowed: An algorithm of somebody's own that it may name.
 
     Raises:
         FederationError: If it is not there or not one.
@@ -209,7 +230,7 @@ def read_plan(folder: Path) -> Plan:
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists a thousand deep
         raise FederationError(f"{path} is not a TOML file: {error}") from error
     try:
-        return _plan(values)
+        return dataclasses.replace(_plan(values), allowed=allowed)
     except SettingError as error:
         raise FederationError(f"{path}: {error}") from error
 

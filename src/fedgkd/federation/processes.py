@@ -19,8 +19,9 @@ from types import FrameType
 
 from fedgkd.errors import FederationError
 from fedgkd.experiments.locks import locked
+from fedgkd.federation.imports import environment
 from fedgkd.federation.kit import COORDINATOR, Kit, settle
-from fedgkd.federation.names import CANNOT_START, WORKER
+from fedgkd.federation.names import ALLOWED, CANNOT_START, WORKER
 from fedgkd.federation.network import check_coordinator, check_port_free
 
 TRAINER = "fedgkd.federation.worker"
@@ -59,10 +60,11 @@ def serve(kit: Kit) -> None:
     kit.plan.check_sizes()
     kit.plan.algorithm()  # what is wrong with its settings is said here, not in a job that nobody sees
     check_port_free(kit.plan.rules.port)
-    settle(kit)
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
+        settle(kit)
         command = _flare("server", kit, f"org={COORDINATOR}")
-        flare = stack.enter_context(_process(command, _WAIT_FOR_GONE, kit.path))
+        allowed = {ALLOWED: kit.plan.allowed} if kit.plan.allowed else {}
+        flare = stack.enter_context(_process(command, _WAIT_FOR_GONE | allowed, kit.path))
         while flare.poll() is None:
             time.sleep(_WATCH)
         raise FederationError(f"the coordinator ended by itself (code {flare.returncode}); see {kit.path / 'log.txt'}")
@@ -74,8 +76,10 @@ def join(kit: Kit, training: Training) -> None:
     check_coordinator(kit)
     name = kit.name
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
+        settle(kit)
         address = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedgkd-"))) / "worker"
         options = ["--kit", str(kit.path), "--socket", str(address), *training.arguments()]
+        options += ["--allow-algorithm", kit.plan.allowed] if kit.plan.allowed else []
         trainer = stack.enter_context(_Trainer([sys.executable, "-m", TRAINER, *options], kit.path))
         while not address.exists():
             trainer.look()
@@ -143,13 +147,12 @@ def _flare(side: str, kit: Kit, *settings: str) -> list[str]:
 
 
 @contextmanager
-def _process(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _process(command: Sequence[str], added: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, which ends with this block, and with us if we are killed."""
     with (folder / "errors.txt").open("ab") as errors:
         process = subprocess.Popen(
             command,
-            # Python would look for modules in the folder that it starts in: a kit holds no code.
-            env=os.environ | {"PYTHONSAFEPATH": "1", **environment},
+            env={**environment(folder), **added},
             cwd=folder,
             start_new_session=True,
             stdin=subprocess.DEVNULL,

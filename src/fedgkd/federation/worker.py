@@ -41,7 +41,7 @@ def open_site(options: argparse.Namespace) -> Site:
     from fedgkd.federation.kit import Kit
     from fedgkd.federation.site import Site
 
-    kit = Kit.open(options.kit, "site")
+    kit = Kit.open(options.kit, "site", allowed=options.allow_algorithm)
     return Site(
         kit.plan,
         kit.name,
@@ -84,6 +84,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for name in ("--kit", "--graph", "--out", "--socket"):
         parser.add_argument(name, type=Path, required=True)
+    parser.add_argument("--allow-algorithm")
     parser.add_argument("--label", default="label")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=0)
