@@ -1,15 +1,29 @@
-"""Files appear whole or not at all."""
+"""Files appear whole or not at all, and what has appeared survives a power cut.
+
+Until it is whole, a file or folder lies beside its place as ``.<name>.<random>.part``, locked by the process that
+writes it. A killed process leaves such a part behind; who next writes to the same place removes it.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from fedgkd.errors import FedGKDError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there, parts that were left behind stay
+    fcntl = None  # type: ignore[assignment]
+
+_PART = ".part"
+_LEFTOVER = re.compile(rf"\.(?P<name>.+)\.[a-z0-9_]{{8}}{re.escape(_PART)}")
 
 
 @contextmanager
@@ -19,20 +33,19 @@ def atomic_write(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
     Raises:
         FedGKDError: Of class ``error``, in one sentence, where the system refuses (disk full, no permission).
     """
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-        os.close(handle)
+    with _refusals(path, error), ExitStack() as in_the_end:
+        make_folder(path.parent)
+        remove_leftovers(path.parent, path.name)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
+        in_the_end.callback(os.close, handle)
+        in_the_end.callback(Path(name).unlink, missing_ok=True)
+        _lock(handle)
         temporary = Path(name)
         yield temporary
         temporary.chmod(0o644)
+        _sync_file(temporary)
         temporary.replace(path)
-    except OSError as problem:
-        raise error(f"cannot write {path}: {problem.strerror or problem}") from problem
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
 
 
 def atomic_write_text(path: Path, text: str, error: type[FedGKDError]) -> None:
@@ -46,18 +59,106 @@ def atomic_folder(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
 
     A folder that ``path`` already names is replaced, with all that it holds.
     """
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with _refusals(path, error), ExitStack() as in_the_end:
+        make_folder(path.parent)
+        remove_leftovers(path.parent, path.name)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART))
+        in_the_end.callback(shutil.rmtree, temporary, ignore_errors=True)
+        if fcntl is not None:
+            handle = os.open(temporary, os.O_RDONLY)
+            in_the_end.callback(os.close, handle)
+            _lock(handle)
         yield temporary
         temporary.chmod(0o755)
+        for folder, _, files in os.walk(temporary):
+            for file in files:
+                _sync_file(Path(folder, file))
+            sync_folder(Path(folder))
         if path.exists():
             path.rename(temporary / ".replaced")
         temporary.rename(path)
+        sync_folder(path.parent)
         shutil.rmtree(path / ".replaced", ignore_errors=True)
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of that name is one that was never finished."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left in a folder, all of it or what was to be ``name``."""
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        found = _LEFTOVER.fullmatch(entry.name)
+        if found and name in (None, found["name"]) and not _in_use(entry):
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, so that a power cut does not take them away again."""
+    try:
+        path.mkdir()
+    except FileNotFoundError:
+        make_folder(path.parent)
+        make_folder(path)
+    except OSError:
+        if not path.is_dir():
+            raise
+    else:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Return when the names in a folder are on the disk."""
+    if os.name == "nt":  # which cannot open folders
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that know no such thing
+            raise
+    finally:
+        os.close(handle)
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _refusals(path: Path, error: type[FedGKDError]) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
         raise error(f"cannot write {path}: {problem.strerror or problem}") from problem
+
+
+def _lock(handle: int) -> None:
+    """Show that a living process is at it."""
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _in_use(entry: Path) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        handle = os.open(entry, os.O_RDONLY)
+    except OSError:
+        return True  # gone already, or somebody else's
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
     finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+    return False

@@ -329,6 +329,61 @@ def test_a_run_that_goes_on_is_left_alone(graphs: Path, tmp_path: Path) -> None:
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 500
 
 
+def stops_before_opening(name: str) -> str:
+    """What a process does first so that it stops itself, once, before it opens a file whose name has that in it."""
+    return (
+        "import os, signal, sys\n"
+        "def watch(event, args, met=[]):\n"
+        f"    if event == 'open' and {name!r} in str(args[0]) and not met:\n"
+        "        met.append(True)\n"
+        "        os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "sys.addaudithook(watch)"
+    )
+
+
+def _wait_until_stopped(process: subprocess.Popen[str]) -> None:
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status), status
+
+
+def test_a_second_resume_leaves_a_run_alone_that_was_finished_while_it_got_ready(graphs: Path, tmp_path: Path) -> None:
+    folder, pipe = tmp_path / "run", subprocess.PIPE
+    args = ("run", "--graphs", graphs, "--rounds", "3", "--set", *TINY, "--out", folder)
+    with subprocess.Popen(
+        command(*args, before=stops_before_opening("relations.npz")), stdout=pipe, stderr=pipe, text=True
+    ) as first:
+        _wait_until_stopped(first)
+        with subprocess.Popen(
+            command("resume", folder, before=stops_before_opening(".lock")), stdout=pipe, stderr=pipe, text=True
+        ) as second:
+            _wait_until_stopped(second)
+            first.send_signal(signal.SIGCONT)
+            first.communicate(timeout=60)
+            assert first.returncode == 0
+            whole = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            second.send_signal(signal.SIGCONT)
+            shown, said = second.communicate(timeout=60)
+    assert (second.returncode, said) == (0, f"{folder} is finished\n")
+    assert "test accuracy" in shown
+    assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
+
+
+def test_a_run_whose_folder_is_removed_ends_with_a_sentence(graphs: Path, tmp_path: Path) -> None:
+    folder, pipe = tmp_path / "run", subprocess.PIPE
+    args = ("run", "--graphs", graphs, "--rounds", "5000", "--set", *TINY, "patience=0", "--out", folder)
+    with subprocess.Popen(command(*args), stdout=pipe, stderr=pipe, text=True) as process:
+        _wait_for(folder / "checkpoint" / "state-0.json", process)
+        folder.rename(tmp_path / "moved")  # at once, where a removal takes its time
+        shutil.rmtree(tmp_path / "moved", ignore_errors=True)
+        shown, said = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (2, "")
+    last = said.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert str(folder) in last
+    assert "Traceback" not in said
+    assert not folder.exists()
+
+
 def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     args = ("run", "--graphs", graphs, "--rounds", "500", "--set", *TINY, "patience=0", "--out", folder)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from fedgkd.clients import Tensors
 from fedgkd.errors import RunError
-from fedgkd.experiments.checkpoint import Slots, Stored, write_safetensors
+from fedgkd.experiments.checkpoint import Slots, Stored
 
 
 def tensors(value: float) -> Tensors:
@@ -150,19 +150,22 @@ def test_what_was_read_stays_when_its_file_is_overwritten(slots: Slots) -> None:
 
 
 def test_the_files_are_plain_safetensors(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    write_safetensors(path, tensors(8) | {"transposed": torch.arange(6.0).view(2, 3).T, "scalar": torch.tensor(2.5)})
-    found = load_file(path)
+    more = {"transposed": torch.arange(6.0).view(2, 3).T, "scalar": torch.tensor(2.5)}
+    Slots(tmp_path, "state").write(1, tensors(8) | more, {})
+    found = load_file(tmp_path / "state-1.safetensors")
     assert found["w"].equal(tensors(8)["w"])
     assert found["transposed"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert found["scalar"].item() == 2.5
 
 
 def test_a_shorter_file_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    write_safetensors(path, {"w": torch.zeros(1000)})
-    write_safetensors(path, {"w": torch.ones(2)})
-    assert load_file(path)["w"].tolist() == [1, 1]
+    made = Slots(tmp_path, "state")
+    for serial, tensor in enumerate((torch.zeros(1000), torch.zeros(1000), torch.ones(2))):
+        made.write(serial, {"w": tensor}, {})
+    stored, _ = newest(made)
+    assert stored is not None
+    assert stored.tensors["w"].tolist() == [1, 1]
+    assert (tmp_path / f"state-{stored.slot}.safetensors").stat().st_size < 1000
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -141,14 +143,91 @@ def test_the_end_leaves_relations_and_result(tmp_path: Path) -> None:
 def test_a_damaged_result_is_one_sentence(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.result_file.write_text("{")
-    with pytest.raises(RunError, match=r"result.json is damaged \("):
+    with pytest.raises(RunError) as caught:
         directory.read_result()
+    assert str(caught.value).startswith(f"{directory.result_file} is damaged (")
+    assert str(caught.value).endswith(
+        f"put back a copy of it, or repeat the run in a new folder with: "
+        f"fedgkd run --config {directory.config_file} --out NEW"
+    )
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(RunError, match=f"move it elsewhere and go on .*: fedgkd resume {tmp_path}"):
+        directory.tidy()
+    assert (tmp_path / "checkpoint").exists()
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    directory = written(tmp_path, rounds=0)
+    directory.metrics_file.symlink_to("/dev/full")
     with pytest.raises(RunError, match=r"cannot write to .*: No space left on device"):
-        RunDirectory(tmp_path).append_round({"round": 1}, matrices(1))
+        directory.append_round({"round": 1}, matrices(1))
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    directory = RunDirectory(folder)
+    with directory.held():
+        directory.create(CONFIG)
+        directory.append_round({"round": 1}, matrices(1))
+        shutil.rmtree(folder)
+        with pytest.raises(RunError, match=r"removed while the run went on; nothing more is written there"):
+            directory.append_round({"round": 2}, matrices(2))
+        with pytest.raises(RunError, match="removed while the run went on"):
+            directory.finish({}, num_clients=2)
+        with pytest.raises(RunError, match=r"cannot write the checkpoint .*: No such file or directory"):
+            directory.state.write(2, {}, {})
+    assert not folder.exists()
+
+
+def test_a_folder_that_was_given_to_another_run_is_left_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first, second = RunDirectory(folder), RunDirectory(folder)
+    with ExitStack() as both:
+        ends_first = both.enter_context(ExitStack())
+        ends_first.enter_context(first.held())
+        first.create(CONFIG)
+        shutil.rmtree(folder)
+        both.enter_context(second.held())
+        second.create(CONFIG)
+        with pytest.raises(RunError, match="removed while the run went on"):
+            first.append_round({"round": 1}, matrices(1))
+        ends_first.close()
+        with pytest.raises(RunError, match="another fedgkd is at work"):
+            RunDirectory(folder).held().__enter__()
+    assert [path.name for path in folder.iterdir()] == ["config.toml"]
+
+
+def test_what_kills_left_behind_is_removed(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    leftovers = [".lock", ".config.toml.abcdefgh.part", "models/.client-0.safetensors.abcdefgh.part"]
+    (tmp_path / "models").mkdir()
+    for name in leftovers:
+        (tmp_path / name).write_text("half")
+    (tmp_path / "models").rename(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=r"is not empty \(elsewhere\)"):  # what was not left by a kill is somebody's
+        directory.check_unused()
+    (tmp_path / "elsewhere").rename(tmp_path / "models")
+    with directory.held():
+        assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "models"]
+    (tmp_path / "models").rmdir()
+    with directory.held():
+        directory.create(CONFIG)
+
+
+def test_a_finished_run_is_tidied_and_never_gone_on_with(tmp_path: Path) -> None:
+    directory = written(tmp_path)
+    directory.state.write(3, {}, {})
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    directory.finish({"rounds": 3}, num_clients=2)
+    whole = sorted(path.name for path in tmp_path.rglob("*"))
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / ".lock").touch()
+    for path, data in kept.items():  # as if killed when the result was written
+        path.write_bytes(data)
+    with pytest.raises(RunError, match="is finished; there is nothing to go on with"):
+        directory.rewind(3, num_clients=2)
+    directory.tidy()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == whole
 
 
 def test_new_folders_are_counted_up(tmp_path: Path) -> None:

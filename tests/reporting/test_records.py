@@ -191,7 +191,7 @@ def test_a_result_of_something_else(tmp_path: Path) -> None:
 )
 def test_a_result_with_strange_figures(tmp_path: Path, field: str, value: object, sentence: str) -> None:
     write_run(tmp_path / "run", result={field: value})
-    with pytest.raises(RunError, match=f"{sentence}; remove the run's folder, or repeat the run"):
+    with pytest.raises(RunError, match=f"{sentence}; put back a copy of the file, or move the run"):
         read_records(tmp_path)
 
 

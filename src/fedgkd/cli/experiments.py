@@ -237,6 +237,7 @@ class _Grid:
 
     def run(self, prepare: Callable[[], None] = lambda: None) -> None:
         """Bring every run to its end that is not there yet; ``prepare`` is called once the folder is ours."""
+        from fedgkd.experiments.directory import RunDirectory
         from fedgkd.experiments.grid import State, claimed
         from fedgkd.experiments.tracking import prepare_tracker
         from fedgkd.experiments.workers import Surroundings, run_cells
@@ -244,7 +245,10 @@ class _Grid:
         prepare_tracker(self.log)
         with claimed(self.out, self.kind, _command()):
             prepare()
-            todo = [cell for cell, state in self._states().items() if state is not State.FINISHED]
+            states = self._states()
+            todo = [cell for cell in self.cells if states[cell] is not State.FINISHED]
+            for cell in self.cells:
+                RunDirectory(cell.folder).tidy()
             self._say_what_is_there(len(self.cells) - len(todo))
             if todo:
                 with grid_progress(len(todo)) as report:

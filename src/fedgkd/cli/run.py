@@ -15,6 +15,7 @@ from fedgkd.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from fedgkd.experiments.config import Config
+    from fedgkd.experiments.directory import RunDirectory
     from fedgkd.experiments.runner import Events
 
 PLAIN_EVERY = 10
@@ -113,16 +114,19 @@ def resume(
     prepare_tracker(log)
     directory = RunDirectory(folder)
     config = directory.load_config()
-    if directory.result_file.exists():
-        console.err.print(f"{folder} is finished")
-        _show_result(directory.read_result(), folder, json)
+    directory.tidy()
+    if directory.is_finished:
+        _show_finished(directory, json)
         return
-    with console.working("preparing the federation"):
-        federation = federation_of(config, data_dir)
-    # Held outside: whoever stops with Ctrl-C is told how to go on, whoever comes second is not.
-    with directory.held(), _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
-        result = take_up(directory, federation, tracker.added_to(events)).execute()
-        tracker.on_result(result)
+    with directory.held():
+        if directory.is_finished:  # by another process, a moment ago
+            _show_finished(directory, json)
+            return
+        with console.working("preparing the federation"):
+            federation = federation_of(config, data_dir)
+        with _progress(config, folder) as events, open_tracker(log, folder, config) as tracker:
+            result = take_up(directory, federation, tracker.added_to(events)).execute()
+            tracker.on_result(result)
     _show_result(result, folder, json)
 
 
@@ -278,6 +282,11 @@ def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
         table.add_row(name, value, remark)
     console.out.print(table)
     console.out.print(f"models, metrics and relations: {folder}", soft_wrap=True)
+
+
+def _show_finished(directory: RunDirectory, json: bool) -> None:
+    console.err.print(f"{directory.path} is finished")
+    _show_result(directory.read_result(), directory.path, json)
 
 
 def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -2,15 +2,16 @@
 
 Two slots are overwritten in turn, so the previous checkpoint stays whole while the next one is written. Overwriting
 pages that a file already has is several times cheaper than writing a new file. A slot counts only together with its
-small description, which is put in place last and holds a checksum of both.
+small description, which is put in place when the tensors are on the disk, and holds the SHA-256 of both.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedgkd.atomic import atomic_write_text
+from fedgkd.atomic import atomic_write_text, sync_folder
 from fedgkd.clients import Tensors
 from fedgkd.errors import RunError, quoted
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 _SLOTS = 2
+
+Bytes = bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,21 @@ class Slots:
         """Store ``tensors`` and what JSON can hold under a serial number that grows with every call."""
         slot = self._free_slot(serial)
         description = {"serial": serial, "facts": facts}
+        pieces = _safetensors(tensors)
         # Both take their time, and neither holds up the other.
         with ThreadPoolExecutor(1) as beside:
-            checksum = beside.submit(_checksum, tensors, description)
+            digest = beside.submit(_digest, description, pieces)
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                if not self._folder.is_dir():
+                    self._folder.mkdir()  # not those above it: a run whose folder was removed must not make it again
+                    sync_folder(self._folder.parent)
                 # Whatever this slot held is void from here on.
                 self._description(slot).unlink(missing_ok=True)
-                write_safetensors(self._tensors(slot), tensors)
+                _overwrite(self._tensors(slot), pieces)
             except OSError as error:
                 where = self._tensors(slot)
                 raise RunError(f"cannot write the checkpoint {where}: {error.strerror or error}") from error
-            text = json.dumps(description | {"checksum": checksum.result()}, allow_nan=False)
+            text = json.dumps(description | {"sha256": digest.result()}, allow_nan=False)
         atomic_write_text(self._description(slot), text, RunError)
         self._newest = slot
 
@@ -98,10 +104,13 @@ class Slots:
             return None
         try:
             description = json.loads(self._description(slot).read_text(encoding="utf-8"))
-            checksum = description.pop("checksum")
+            expected = {name: description.pop(name) for name in ("sha256", "checksum") if name in description}
             # Not mapped into memory: the file will be overwritten while the tensors are in use.
-            tensors = load(self._tensors(slot).read_bytes())
-            if _checksum(tensors, description) == checksum:
+            data = self._tensors(slot).read_bytes()
+            if "sha256" in expected and _digest(description, [data]) != expected["sha256"]:
+                raise ValueError
+            tensors = load(data)
+            if "sha256" in expected or _sum_of_older_versions(tensors, description) == expected["checksum"]:
                 return Stored(description["serial"], tensors, description["facts"], slot)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
             pass  # whatever stands there is not what was written
@@ -115,8 +124,8 @@ class Slots:
         return self._folder / f"{self._name}-{slot}.json"
 
 
-def write_safetensors(path: Path, tensors: Tensors) -> None:
-    """Write the safetensors format over whatever the file holds, in place.
+def _safetensors(tensors: Tensors) -> list[Bytes]:
+    """The pieces of a file in the safetensors format.
 
     The library's own writer always makes a new file, and fresh pages cost most of the time.
     """
@@ -134,17 +143,24 @@ def write_safetensors(path: Path, tensors: Tensors) -> None:
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
+    contents = (array.reshape(-1).view(np.uint8).data for array in arrays.values())
+    return [len(text).to_bytes(8, "little") + text, *contents]
+
+
+def _overwrite(path: Path, pieces: Sequence[Bytes]) -> None:
+    """Write over whatever the file holds, in place, and return when that is on the disk."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        position = _write_at(handle, len(text).to_bytes(8, "little") + text, 0)
-        for array in arrays.values():
-            position = _write_at(handle, array.reshape(-1).view(np.uint8).data, position)
+        position = 0
+        for piece in pieces:
+            position = _write_at(handle, piece, position)
         os.ftruncate(handle, position)
+        os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def _write_at(handle: int, data: bytes | memoryview, position: int) -> int:
+def _write_at(handle: int, data: Bytes, position: int) -> int:
     """All of ``data``: one call writes at most 2 GiB, or less on a disk that is filling up."""
     view = memoryview(data)
     while view:
@@ -154,11 +170,19 @@ def _write_at(handle: int, data: bytes | memoryview, position: int) -> int:
     return position
 
 
-def _checksum(tensors: Tensors, description: Mapping[str, Any]) -> int:
-    """The sum of all bytes read as 64-bit words: at memory speed, and enough to notice a torn or damaged file."""
+def _digest(description: Mapping[str, Any], pieces: Sequence[Bytes]) -> str:
+    """The SHA-256 of a checkpoint: of its description, and of every byte of its file."""
+    digest = hashlib.sha256(json.dumps(description).encode())
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _sum_of_older_versions(tensors: Tensors, description: Mapping[str, Any]) -> int:
+    """What earlier versions wrote down instead: the sum of all bytes read as 64-bit words."""
     total = zlib.crc32(json.dumps(description).encode())
     for tensor in tensors.values():
-        raw = tensor.detach().cpu().contiguous().numpy().reshape(-1).view(np.uint8)
+        raw = tensor.numpy().reshape(-1).view(np.uint8)
         whole = len(raw) // 8 * 8
         total += int(raw[:whole].view(np.uint64).sum(dtype=np.uint64)) + int(raw[whole:].sum(dtype=np.uint64))
     return total % 2**64

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
+from fedgkd.atomic import make_folder, remove_leftovers
 from fedgkd.errors import RunError
 
 try:
@@ -18,36 +20,55 @@ except ImportError:  # Windows has no such locks; there it is up to the user
 LOCK_FILE = ".lock"
 
 
+@dataclass(frozen=True)
+class Lock:
+    """A folder's lock file, open."""
+
+    path: Path
+    file: FileIO
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file still lies in the folder: not if that was removed, even if there is another one now."""
+        try:
+            return os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
+        except OSError:
+            return False
+
+
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+def locked(folder: Path, *, wait: bool) -> Iterator[Lock]:
     """Hold a folder, which is made if need be; the system lets go of it when the process ends, however it ends.
+
+    What killed processes left half-written in the folder is removed.
 
     Raises:
         RunError: If another process holds it and we are not to wait, or the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = _taken(folder / LOCK_FILE, wait)
+        make_folder(folder)
+        lock = _taken(folder / LOCK_FILE, wait)
     except BlockingIOError:
         raise RunError(f"another fedgkd is at work in {folder}; wait for it, or choose another --out") from None
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror or error}") from error
-    with file:
+    with lock.file:
         try:
-            yield
+            remove_leftovers(folder)
+            yield lock
         finally:
-            with suppress(OSError):  # the folder may be gone
-                (folder / LOCK_FILE).unlink()
+            if lock.is_there:
+                with suppress(OSError):  # the folder may be going at this moment
+                    lock.path.unlink()
 
 
-def _taken(path: Path, wait: bool) -> FileIO:
+def _taken(path: Path, wait: bool) -> Lock:
     """The lock file, open and ours. Who lets go of it removes it, so what we get may no longer be what lies there."""
     while True:
         with ExitStack() as unless_ours:
-            file = unless_ours.enter_context(FileIO(path, "w"))
+            lock = Lock(path, unless_ours.enter_context(FileIO(path, "w")))
             if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    unless_ours.pop_all()
-                    return file
+                fcntl.flock(lock.file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if lock.is_there:
+                unless_ours.pop_all()
+                return lock

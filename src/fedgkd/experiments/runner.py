@@ -212,22 +212,25 @@ class Run:
 
     def _store(self, directory: RunDirectory, record: Record, mixing: Mixing | None, present: Sequence[int]) -> None:
         due = self._checkpoint_is_due()
+        matrices = relation_matrices(mixing, present, self.federation.num_clients)
         began = time.perf_counter()
-        if due and self._kept_is_new:
-            self._kept_serial += 1
-            directory.kept.write(self._kept_serial, self.engine.collect(lambda batch: batch.kept), {})
-            self._kept_is_new = False
-        wrote = time.perf_counter() - began
-        directory.append_round(record, relation_matrices(mixing, present, self.federation.num_clients))
-        began = time.perf_counter()
+        directory.append_round(record, matrices, durable=due)
         if due:
-            directory.state.write(self.round, self._state_tensors(), plain(self._state_facts()))
-        spent = wrote + time.perf_counter() - began
+            self._checkpoint(directory)
+        spent = time.perf_counter() - began
         record["seconds"]["checkpoint"] = spent
         self.totals["seconds"] += spent
         if due:
             self._checkpoints_took += spent
             self._longest_checkpoint = max(self._longest_checkpoint, spent)
+
+    def _checkpoint(self, directory: RunDirectory) -> None:
+        """The state refers to the best models and to the rounds' records, so these are on the disk before it."""
+        if self._kept_is_new:
+            self._kept_serial += 1
+            directory.kept.write(self._kept_serial, self.engine.collect(lambda batch: batch.kept), {})
+            self._kept_is_new = False
+        directory.state.write(self.round, self._state_tensors(), plain(self._state_facts()))
 
     def _checkpoint_is_due(self) -> bool:
         """At the rounds asked for, unless one like the longest so far would exceed checkpoints' share of the time."""
@@ -304,9 +307,7 @@ class Run:
             )
         result = self.result()
         if self.directory is not None:
-            for client, model in enumerate(self.personal_models()):
-                model.save(self.directory.model_file(client))
-            self.directory.finish(result, self.federation.num_clients)
+            self.directory.finish(result, self.federation.num_clients, self.personal_models())
         return result
 
     def personal_models(self) -> list[PersonalModel]:

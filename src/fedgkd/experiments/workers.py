@@ -92,7 +92,7 @@ def read_failure(cell: Cell) -> str:
     try:
         return str(json.loads(file.read_text(encoding="utf-8"))["error"]) if file.exists() else "it is not finished"
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}); remove it") from error
+        raise RunError(f"{file} cannot be read ({error}); the same command tries the run again") from error
 
 
 def federation_of(settings: RunSettings, data_dir: Path | None) -> Federation:
@@ -110,6 +110,8 @@ def _bring_to_end(cell: Cell, surroundings: Surroundings, report: Report) -> Rec
 
 
 def _bring_held_to_end(cell: Cell, directory: RunDirectory, surroundings: Surroundings, report: Report) -> Record:
+    if directory.is_finished:  # by another process, after this grid looked
+        return directory.read_result()
     (cell.folder / FAILED_FILE).unlink(missing_ok=True)
     if not directory.metrics_file.exists():  # nothing is done yet, so nothing holds it to earlier settings
         atomic_write_text(directory.config_file, cell.config.to_toml(), RunError)

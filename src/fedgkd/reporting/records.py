@@ -159,7 +159,7 @@ class FinishedRun:
             classes = facts["class_names"] or range(labels.shape[1])
             found = Clients(tuple(facts["names"]), tuple(facts["nodes"]), labels, tuple(map(str, classes)))
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise RunError(f"{path} does not say who the clients are ({error}); remove it") from error
+            raise RunError(f"{path} does not say who the clients are ({error}); {_REPEAT}") from error
         return found
 
 
@@ -349,7 +349,7 @@ def _number(record: Any, keys: Sequence[str]) -> float:
 
 # --- files ----------------------------------------------------------------------------------------------------------
 
-_REPEAT = "remove the run's folder, or repeat the run"
+_REPEAT = "put back a copy of the file, or move the run elsewhere and repeat it"
 
 
 def _walk(folder: Path, study: Study | None) -> Iterator[tuple[Path, Study | None]]:
