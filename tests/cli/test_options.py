@@ -47,5 +47,5 @@ def test_bad_synthetic_values(pair: str, message: str) -> None:
 
 
 def test_completions() -> None:
-    assert complete_dataset("c") == ["cora", "citeseer", "computers"]
-    assert complete_setting("") == ["non-overlapping", "overlapping", "louvain"]
+    assert complete_dataset("c") == ["cora", "citeseer", "computers", "citation"]
+    assert complete_setting("") == ["non-overlapping", "overlapping", "louvain", "shards"]

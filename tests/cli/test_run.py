@@ -183,7 +183,7 @@ def test_explain_names_every_setting_with_value_origin_and_meaning(tmp_path: Pat
         ("--model transformer", "model must be one of gcn, sage, gat, gin, not 'transformer'"),
         ("--model gat --set hidden=6", "hidden must be a multiple of gat's 4 attention heads, not 6"),
         ("--device tpu9", "device must be cpu, cuda or cuda:N, not 'tpu9'"),
-        ("--partition random", "partition must be one of non-overlapping, overlapping, louvain, not 'random'"),
+        ("--partition random", "partition must be one of non-overlapping, overlapping, louvain, shards, not 'random'"),
         ("--overlapping --partition louvain", "--overlapping and --partition louvain exclude each other"),
         ("--config nowhere.toml", "cannot read nowhere.toml: No such file or directory"),
         ("--graphs nowhere", "--graphs are used as they are: --dataset, --clients and --partition do not go with them"),
@@ -401,7 +401,7 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(graphs: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("room", "where"), [(4_000, "cannot write the checkpoint "), (30_000, "cannot write to "), (100, "cannot write ")]
+    ("room", "where"), [(5_000, "cannot write the checkpoint "), (30_000, "cannot write to "), (100, "cannot write ")]
 )
 def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(
     room: int, where: str, graphs: Path, finished: Path, tmp_path: Path

@@ -44,7 +44,7 @@ def test_open_graph_knows_datasets_and_paths(tmp_path: Path, monkeypatch: pytest
     write_tables(tmp_path / "my.tables", "ab")
     monkeypatch.chdir(tmp_path)
     assert open_graph("my.tables").name == "my.tables"
-    with pytest.raises(DataError, match=r"'yours' is neither a dataset \(cora, .*synthetic\) nor a file or folder"):
+    with pytest.raises(DataError, match=r"'yours' is neither a dataset \(cora, .*citation\) nor a file or folder"):
         open_graph("yours")
     with pytest.raises(DataError, match=r"not a graph; a folder of tables holds nodes\.csv"):
         open_graph(str(tmp_path))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 from fedgkd.data.datasets import load_dataset
 from fedgkd.data.federation import Federation
@@ -202,3 +203,17 @@ def test_means_come_within_three_percent_of_the_paper(name: str, tmp_path: Path)
         assert ours.nodes == pytest.approx(paper.nodes, abs=0.5)
         if not paper.edges_misprinted:
             assert ours.edges == pytest.approx(paper.edges, rel=0.03)
+
+
+def test_shards_are_several_neighbourhoods_each() -> None:
+    graph = synthetic_graph(num_nodes=400, num_communities=4)
+    federation = partition(graph, 4, "shards")
+    assert sorted(np.concatenate(federation.node_ids or ()).tolist()) == list(range(400))
+    one_part_each = partition(graph, 4)
+    assert _spread(federation) > 2 * _spread(one_part_each)
+
+
+def _spread(federation: Federation) -> float:
+    """Mean number of connected pieces of a client's graph."""
+    pieces = [connected_components(graph.simple_adjacency())[0] for graph in federation.graphs]
+    return float(np.mean(pieces))

@@ -29,7 +29,9 @@ OneDataset = Annotated[
 OneFolder = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with one graph per client, used as it is.")]
 Partition = Annotated[
     str | None,
-    typer.Option(help="non-overlapping (the default), overlapping or louvain.", autocompletion=complete_setting),
+    typer.Option(
+        help="non-overlapping (the default), overlapping, louvain or shards.", autocompletion=complete_setting
+    ),
 ]
 Overlapping = Annotated[bool, typer.Option("--overlapping", help="Short for --partition overlapping.")]
 Clients = Annotated[
@@ -333,8 +335,19 @@ def _places(
         raise SettingError("--clients says among how many a dataset is divided; --graphs are used as they are")
     places = [own_graphs(folder, label or "label") for folder in folders]
     names = datasets or ([] if folders else ["cora"])
-    numbers = clients if clients else CLIENTS.get(partition, (10,))
-    return places + [partitioned(name, number, partition) for name in names for number in numbers]
+    return places + [
+        partitioned(name, number, partition)
+        for name in names
+        for number in clients or _usual_numbers(name, CLIENTS.get(partition, (10,)))
+    ]
+
+
+def _usual_numbers(dataset: str, of_one_graph: Sequence[int]) -> Sequence[int]:
+    """Numbers of clients where none are given: a natural federation has one client for each of its graphs."""
+    from fedgkd.data.datasets import count_members
+
+    members = count_members(dataset)
+    return of_one_graph if members == 1 else (members,)
 
 
 def _given(

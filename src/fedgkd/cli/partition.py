@@ -30,7 +30,7 @@ def partition(
         str | None,
         typer.Option(
             metavar="SETTING",
-            help="non-overlapping (the default), overlapping or louvain.",
+            help="non-overlapping (the default), overlapping, louvain or shards.",
             autocompletion=complete_setting,
         ),
     ] = None,
@@ -48,8 +48,7 @@ def partition(
     json: Json = False,
 ) -> None:
     """Divide a graph among clients: one file for each, and a manifest, which 'fedgkd run --graphs' takes."""
-    from fedgkd.data.own import open_graph, write_federation
-    from fedgkd.data.partition import partition as divide
+    from fedgkd.data.own import divide_dataset, write_federation
     from fedgkd.data.splits import DEFAULT_RATIOS
 
     if overlapping and setting not in (None, "overlapping"):
@@ -58,8 +57,10 @@ def partition(
         raise SettingError(f"--ratios takes three numbers (train, val, test), not {len(ratios)}")
     chosen = "overlapping" if overlapping else setting or "non-overlapping"
     train, val, test = ratios or DEFAULT_RATIOS
-    graph = open_graph(name, data_dir, label=label, **synthetic_options(synthetic))
+    options = synthetic_options(synthetic)
     with console.working(f"partitioning {name} among {clients} clients"):
-        federation = divide(graph, clients, chosen, seed, ratios=(train, val, test))
+        federation = divide_dataset(
+            name, clients, chosen, seed, ratios=(train, val, test), data_dir=data_dir, label=label, **options
+        )
         write_federation(federation, out)
     print_federation(federation, out, json)

@@ -33,9 +33,18 @@ def run(
     clients: Annotated[int | None, typer.Option(help="Number of clients; 10 by default.")] = None,
     partition: Annotated[
         str | None,
-        typer.Option(help="non-overlapping (the default), overlapping or louvain.", autocompletion=complete_setting),
+        typer.Option(
+            help="non-overlapping (the default), overlapping, louvain or shards.", autocompletion=complete_setting
+        ),
     ] = None,
     overlapping: Annotated[bool, typer.Option("--overlapping", help="Short for --partition overlapping.")] = False,
+    concepts: Annotated[
+        int | None,
+        typer.Option(metavar="G", help="Groups of clients that number the classes differently; 1 by default."),
+    ] = None,
+    train_per_client: Annotated[
+        int | None, typer.Option(metavar="K", help="Training nodes that a client keeps at most; all by default.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides splits, partition, weights and all noise.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")] = None,
     preset: Annotated[
@@ -77,6 +86,8 @@ def run(
         "graphs": graphs,
         "clients": clients,
         "partition": "overlapping" if overlapping else partition,
+        "concepts": concepts,
+        "train_per_client": train_per_client,
         "seed": seed,
         "rounds": rounds,
         "preset": preset,

@@ -2,13 +2,14 @@
 
 from fedgkd.collaboration.kernels import KERNELS, kernel_matrix, row_softmax
 from fedgkd.collaboration.mixing import Mixing, mix, uniform, weighted
-from fedgkd.collaboration.quality import spearman
+from fedgkd.collaboration.quality import auc, spearman
 from fedgkd.collaboration.relation import RELATIONS, both, centred, correlation, cosine
 
 __all__ = [
     "KERNELS",
     "RELATIONS",
     "Mixing",
+    "auc",
     "both",
     "centred",
     "correlation",

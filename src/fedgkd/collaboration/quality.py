@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,21 @@ def spearman(relation: NDArray[np.float64], divergence: NDArray[np.float64]) -> 
     if len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(truth) == 0:
         return float("nan")
     return float(np.corrcoef(ours, truth)[0, 1])
+
+
+def auc(relation: NDArray[np.float64], groups: Sequence[str]) -> float:
+    """Chance that a pair of one group is related more closely than a pair of two; ties count half.
+
+    NaN if all pairs are of one kind.
+    """
+    pairs = np.triu_indices(len(relation), k=1)
+    names = np.asarray(groups)
+    alike = names[pairs[0]] == names[pairs[1]]
+    same, other = int(alike.sum()), int((~alike).sum())
+    if not same or not other:
+        return float("nan")
+    above = _ranks(relation[pairs])[alike].sum() - same * (same + 1) / 2
+    return float(above / (same * other))
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

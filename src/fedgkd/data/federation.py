@@ -12,6 +12,19 @@ from numpy.typing import NDArray
 from fedgkd.data.graph import Graph
 from fedgkd.errors import DataError, quoted
 
+DATA_SETTINGS = (
+    "dataset",
+    "graphs",
+    "label",
+    "synthetic",
+    "train_ratio",
+    "val_ratio",
+    "test_ratio",
+    "concepts",
+    "train_per_client",
+)
+"""Settings of a run that choose its data, beside the number of clients, the partition and the seed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -20,10 +33,11 @@ class Federation:
     Args:
         graphs: One graph per client, each with masks.
         dataset: What the graphs come from, e.g. ``cora``.
-        setting: ``non-overlapping``, ``overlapping``, ``louvain`` or ``own-graphs``.
+        setting: How the graph was divided, or ``own-graphs``.
         seed: The seed that decided splits and partition; None for graphs that came as they are.
         node_ids: For a partitioned graph, the node numbers in the whole graph, per client.
         names: Client names, for messages and files.
+        groups: Where it is known which clients have the same task: each one's group.
         whole: For a partitioned graph, that graph with its splits and all its edges: what only a simulation has.
 
     Raises:
@@ -36,6 +50,7 @@ class Federation:
     seed: int | None = None
     node_ids: tuple[NDArray[np.int64], ...] | None = None
     names: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
     whole: Graph | None = None
 
     def __post_init__(self) -> None:

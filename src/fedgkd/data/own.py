@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fedgkd.atomic import atomic_folder, atomic_write_text
-from fedgkd.data.datasets import DATASETS, load_dataset
+from fedgkd.data.datasets import DATASETS, load_dataset, load_members
 from fedgkd.data.federation import Federation
 from fedgkd.data.graph import Graph
 from fedgkd.data.npz import count_classes, load_graph, load_node_ids, save_graph
+from fedgkd.data.partition import partition_members
 from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
 from fedgkd.data.tables import NODES, Tables, natural_key, read_tables
 from fedgkd.errors import DataError, quoted
@@ -42,6 +43,31 @@ def open_graph(
         raise DataError(f"{quoted(name)} is neither a dataset ({', '.join(DATASETS)}) nor a file or folder")
     graph = read_graph(path, label=label)
     return replace(graph, name=path.resolve().name if path.is_dir() else path.stem)
+
+
+def divide_dataset(
+    name: str,
+    clients: int,
+    setting: str,
+    seed: int,
+    *,
+    ratios: Ratios = DEFAULT_RATIOS,
+    data_dir: Path | None = None,
+    label: str | int = "label",
+    **synthetic_options: Any,
+) -> Federation:
+    """The dataset called ``name``, or the graph in that file or folder, divided among clients.
+
+    Arguments are those of :func:`open_graph` and of :func:`~fedgkd.data.partition.partition_members`.
+    """
+    groups = None
+    if name in DATASETS:
+        members = load_members(name, data_dir, **synthetic_options)
+        groups = DATASETS[name].groups
+    else:
+        graph = open_graph(name, label=label)
+        name, members = graph.name, {graph.name: graph}
+    return partition_members(members, clients, setting, seed, ratios=ratios, dataset=name, groups=groups)
 
 
 def read_graph(
@@ -126,6 +152,7 @@ def manifest(federation: Federation, checksums: Mapping[str, str]) -> dict[str, 
         "seed": federation.seed,
         "clients": federation.num_clients,
         "partition_hash": federation.partition_hash,
+        "groups": federation.groups,
         "files": checksums,
         "versions": {package: version(package) for package in ("fedgkd", "numpy", "scipy", "networkx", "pymetis")},
     }
@@ -136,6 +163,7 @@ def _read_partition(folder: Path) -> Federation:
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         checksums, expected_hash = dict(said["files"]), said["partition_hash"]
+        groups = None if said.get("groups") is None else tuple(map(str, said["groups"]))
         origin = {field: said[field] for field in ("dataset", "setting", "seed")}
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise DataError(f"{path}: not a manifest that 'fedgkd partition' wrote ({problem!r})") from problem
@@ -153,6 +181,7 @@ def _read_partition(folder: Path) -> Federation:
         graphs=tuple(load_graph(file) for file in files),
         node_ids=tuple(known for known in ids if known is not None) or None,
         names=tuple(file.stem for file in files),
+        groups=groups,
         **origin,
     )
     if federation.partition_hash != expected_hash:

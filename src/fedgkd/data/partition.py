@@ -7,6 +7,8 @@ setting              what a client holds
 ``overlapping``      half the nodes of one of n/5 METIS parts, drawn five times, so that clients share nodes
 ``louvain``          one or more Louvain communities, merged to n clients of even size; where there are fewer
                      communities than clients, METIS halves the largest until there are enough
+``shards``           five of 5n METIS parts, dealt at random: several neighbourhoods far apart, so that the clients'
+                     data is more alike than with one part each
 ===================  =============================================================================================
 
 The seed decides everything. METIS's own seed changes nothing, so the nodes are shuffled by ours before it sees them.
@@ -14,7 +16,7 @@ The seed decides everything. METIS's own seed changes nothing, so the nodes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +31,7 @@ from fedgkd.randomness import stream
 Nodes = NDArray[np.int64]
 
 DRAWS_PER_PART = 5
+SHARDS_PER_CLIENT = 5
 
 
 def partition(
@@ -45,7 +48,7 @@ def partition(
     Args:
         graph: The whole graph.
         clients: Number of clients; in the overlapping setting a multiple of 5.
-        setting: ``non-overlapping``, ``overlapping`` or ``louvain``.
+        setting: A key of :data:`SETTINGS`.
         seed: Decides the split and the parts.
         ratios: Shares of training, validation and test nodes.
         dataset: What to call the data; the graph's name by default.
@@ -58,7 +61,7 @@ def partition(
     if not 1 <= clients <= graph.num_nodes:
         raise SettingError(f"{clients} clients are not possible: {graph.name} has {graph.num_nodes} nodes")
     whole = random_split(graph, seed, ratios)
-    parts = [np.sort(part) for part in SETTINGS[setting](whole.simple_adjacency(), clients, seed)]
+    parts = [np.sort(part) for part in SETTINGS[setting](whole, clients, seed)]
     return Federation(
         graphs=tuple(whole.subgraph(part, name=f"client-{i}") for i, part in enumerate(parts)),
         dataset=graph.name if dataset is None else dataset,
@@ -69,33 +72,187 @@ def partition(
     )
 
 
-def check_clients(clients: int, setting: str) -> None:
-    """Raise if the setting is unknown, or no graph whatever could be divided so among that many clients."""
+def partition_members(
+    members: Mapping[str, Graph],
+    clients: int,
+    setting: str = "non-overlapping",
+    seed: int = 0,
+    *,
+    ratios: Ratios = DEFAULT_RATIOS,
+    dataset: str,
+    groups: Sequence[str] | None = None,
+) -> Federation:
+    """Divide every graph of a natural federation among as many clients; a dataset of one graph is its only member.
+
+    Args:
+        members: The graphs by name. The other arguments are those of :func:`partition`.
+        groups: Which task each member has; by default each member that is divided is a group of its own.
+    """
+    check_clients(clients, setting, len(members))
+    if len(members) == 1:
+        (graph,) = members.values()
+        return partition(graph, clients, setting, seed, ratios=ratios, dataset=dataset)
+    each = clients // len(members)
+    divided = {name: partition(graph, each, setting, seed, ratios=ratios) for name, graph in members.items()}
+    if groups is None and each > 1:
+        groups = tuple(members)
+    return Federation(
+        graphs=tuple(graph for federation in divided.values() for graph in federation.graphs),
+        dataset=dataset,
+        setting=setting,
+        seed=seed,
+        names=tuple(name if each == 1 else f"{name}-{k}" for name in members for k in range(each)),
+        groups=None if groups is None else tuple(group for group in groups for _ in range(each)),
+    )
+
+
+def check_clients(clients: int, setting: str, members: int = 1) -> None:
+    """Raise if the setting is unknown, or no dataset of so many graphs could be divided so among that many clients."""
     if setting not in SETTINGS:
+setting              what a client holds
+===================  =============================================================================================
+``non-overlapping``  one of n METIS parts; edges between parts are lost
+``overlapping``      half the nodes of one of n/5 METIS parts, drawn five times, so that clients share nodes
+``louvain``          one or more Louvain communities, merged to n clients of even size; where there are fewer
+                     communities than clients, METIS halves the largest until there are enough
+``shards``           five of 5n METIS parts, dealt at random: several neighbourhoods far apart, so that the clients'
+                     data is more alike than with one part each
+===================  =============================================================================================
+
+The seed decides everything. METIS's own seed changes nothing, so the nodes are shuffled by ours before it sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fedgkd.data.federation import Federation
+from fedgkd.data.graph import Graph
+from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
+from fedgkd.errors import SettingError, quoted
+from fedgkd.randomness import stream
+
+Nodes = NDArray[np.int64]
+
+DRAWS_PER_PART = 5
+SHARDS_PER_CLIENT = 5
+
+
+def partition(
+    graph: Graph,
+    clients: int,
+    setting: str = "non-overlapping",
+    seed: int = 0,
+    *,
+    ratios: Ratios = DEFAULT_RATIOS,
+    dataset: str | None = None,
+) -> Federation:
+    """Split the nodes into train, validation and test (where the graph has no masks), then divide the graph.
+
+    Args:
+        graph: The whole graph.
+        clients: Number of clients; in the overlapping setting a multiple of 5.
+        setting: A key of :data:`SETTINGS`.
+        seed: Decides the split and the parts.
+        ratios: Shares of training, validation and test nodes.
+        dataset: What to call the data; the graph's name by default.
+
+    Raises:
+        SettingError: If the setting is unknown or the number of clients does not fit.
+        DataError: If a client gets no training node.
+    """
+    check_clients(clients, setting)
+    if not 1 <= clients <= graph.num_nodes:
+        raise SettingError(f"{clients} clients are not possible: {graph.name} has {graph.num_nodes} nodes")
+    whole = random_split(graph, seed, ratios)
+    parts = [np.sort(part) for part in SETTINGS[setting](whole, clients, seed)]
+    return Federation(
+        graphs=tuple(whole.subgraph(part, name=f"client-{i}") for i, part in enumerate(parts)),
+        dataset=graph.name if dataset is None else dataset,
+        setting=setting,
+        seed=seed,
+        node_ids=tuple(parts),
+        whole=whole,
+    )
+
+
+def partition_members(
+    members: Mapping[str, Graph],
+    clients: int,
+    setting: str = "non-overlapping",
+    seed: int = 0,
+    *,
+    ratios: Ratios = DEFAULT_RATIOS,
+    dataset: str,
+    groups: Sequence[str] | None = None,
+) -> Federation:
+    """Divide every graph of a natural federation among as many clients; a dataset of one graph is its only member.
+
+    Args:
+        members: The graphs by name. The other arguments are those of :func:`partition`.
+        groups: Which task each member has; by default each member that is divided is a group of its own.
+    """
+    check_clients(clients, setting, len(members))
+    if len(members) == 1:
+        (graph,) = members.values()
+        return partition(graph, clients, setting, seed, ratios=ratios, dataset=dataset)
+    each = clients // len(members)
+    divided = {name: partition(graph, each, setting, seed, ratios=ratios) for name, graph in members.items()}
+    if groups is None and each > 1:
+        groups = tuple(members)
+    return Federation(
+        graphs=tuple(graph for federation in divided.values() for graph in federation.graphs),
+        dataset=dataset,
+        setting=setting,
+        seed=seed,
+        names=tuple(name if each == 1 else f"{name}-{k}" for name in members for k in range(each)),
+        groups=None if groups is None else tuple(group for group in groups for _ in range(each)),
+    )
+
+
+def check_clients(clients: int, setting: str, members: int = 1) -> None:
+    """Raise if the setting is unknown, or no dataset of so many graphs could be divided so among that many clients."""
+    if setting not in SETTINGS:
+<<<<<<< HEAD
         raise SettingError(f"unknown partition setting {quoted(setting)}; choose from {', '.join(SETTINGS)}")
     if setting == "overlapping" and clients % DRAWS_PER_PART:
         raise SettingError(f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients}")
+=======
+        raise SettingError(f"unknown partition setting {quoted(setting)}; choose from {', '.join(SETTINGS)}")
+    if clients % members:
+        raise SettingError(
+            f"the dataset has {members} graphs, so the number of clients must be a multiple of {members}, not {clients}"
+        )
+    if setting == "overlapping" and (clients // members) % DRAWS_PER_PART:
+        raise SettingError(
+            f"the overlapping setting needs a number of clients that is a multiple of 5, not {clients // members}"
+            + (" for each graph" if members > 1 else "")
+        )
 
 
-def _non_overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
-    return _metis(adjacency, clients, stream(seed, "metis"))
+def _non_overlapping(graph: Graph, clients: int, seed: int) -> list[Nodes]:
+    return _metis(graph.simple_adjacency(), clients, stream(seed, "metis"))
 
 
-def _overlapping(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
+def _overlapping(graph: Graph, clients: int, seed: int) -> list[Nodes]:
     draw = stream(seed, "overlap")
     return [
         draw.choice(part, max(1, len(part) // 2), replace=False)
-        for part in _metis(adjacency, clients // DRAWS_PER_PART, stream(seed, "metis"))
+        for part in _metis(graph.simple_adjacency(), clients // DRAWS_PER_PART, stream(seed, "metis"))
         for _ in range(DRAWS_PER_PART)
     ]
 
 
-def _louvain(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
+def _louvain(graph: Graph, clients: int, seed: int) -> list[Nodes]:
     import networkx as nx
 
-    random = stream(seed, "louvain")
-    graph = nx.from_scipy_sparse_array(adjacency)
-    found = nx.community.louvain_communities(graph, seed=int(random.integers(2**31)))
+    random, adjacency = stream(seed, "louvain"), graph.simple_adjacency()
+    network = nx.from_scipy_sparse_array(adjacency)
+    found = nx.community.louvain_communities(network, seed=int(random.integers(2**31)))
     communities = [np.array(sorted(community), np.int64) for community in found]
     while len(communities) < clients:
         largest = communities.pop(int(np.argmax([len(community) for community in communities])))
@@ -104,10 +261,18 @@ def _louvain(adjacency: sp.csr_array, clients: int, seed: int) -> list[Nodes]:
     return _merge(communities, clients)
 
 
-SETTINGS: dict[str, Callable[[sp.csr_array, int, int], list[Nodes]]] = {
+def _shards(graph: Graph, clients: int, seed: int) -> list[Nodes]:
+    pieces = min(SHARDS_PER_CLIENT * clients, graph.num_nodes)
+    shards = _metis(graph.simple_adjacency(), pieces, stream(seed, "metis"))
+    dealt = np.array_split(stream(seed, "shards").permutation(pieces), clients)
+    return [np.concatenate([shards[shard] for shard in mine]) for mine in dealt]
+
+
+SETTINGS: dict[str, Callable[[Graph, int, int], list[Nodes]]] = {
     "non-overlapping": _non_overlapping,
     "overlapping": _overlapping,
     "louvain": _louvain,
+    "shards": _shards,
 }
 
 

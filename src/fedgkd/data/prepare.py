@@ -32,6 +32,14 @@ def prepare(graph: Graph, *, largest_component: bool = True, normalise_rows: boo
     return replace(graph, x=_compact(x))
 
 
+def prepare_member(graph: Graph, *, name: str) -> Graph:
+    """One graph of a natural federation: undirected, no self-loops, rows scaled; all nodes, in their published order.
+
+    Its classes must keep their numbers, which mean the same in every member.
+    """
+    return replace(graph, edge_index=_simple_edges(graph), x=_compact(_sum_to_one(graph.x)), name=name)
+
+
 def in_canonical_order(graph: Graph) -> Graph:
     """The same undirected graph with nodes and classes numbered by content; it must have no masks and no node names."""
     nodes, classes = canonical_order(graph)

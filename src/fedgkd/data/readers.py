@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from fedgkd.data.npz import load_graph
 from fedgkd.data.pickles import load_pickle
 from fedgkd.errors import DataError
 
+_TWITCH_FEATURES = 3_170
 _DAMAGED = (AttributeError, EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
@@ -88,6 +90,43 @@ def read_ogb(archive: Path) -> Graph:
         if stated != found:
             raise DataError(f"{archive}: {member}.csv.gz states {stated} rows, but {found} are there")
     return Graph(x, edges.T, y, int(y.max()) + 1, name=str(archive))
+
+
+TWITCH_TASKS = ("mature", "views", "days")
+"""What is asked of a streamer: explicit language, or views or days above the country's median."""
+
+
+def read_twitch(task: str, features: Path, edges: Path, target: Path) -> Graph:
+    """The streamers of one country (Rozemberczki et al., 2021): who follows whom, what they play, and one task.
+
+    The features of a streamer are a set of numbers from 0 to 3,169.
+    """
+    with _reading(features):
+        games = {int(node): set(numbers) for node, numbers in json.loads(features.read_bytes()).items()}
+        nodes = np.repeat(list(games), [len(numbers) for numbers in games.values()])
+        columns = np.fromiter(chain.from_iterable(games.values()), np.int64)
+        x = sp.csr_array((np.ones(len(nodes), np.float32), (nodes, columns)), shape=(len(games), _TWITCH_FEATURES))
+    with _reading(target):
+        rows = np.genfromtxt(target, dtype=None, delimiter=",", names=True, encoding="ascii")
+        values = np.empty(len(games), np.int64)
+        values[rows["new_id"]] = rows[task]
+    with _reading(edges):
+        follows = np.loadtxt(edges, dtype=np.int64, delimiter=",", skiprows=1, ndmin=2)
+    y = values if task == "mature" else (values > np.median(values)).astype(np.int64)
+    return Graph(x, follows.T, y, 2, class_names=("no", "yes"), name=str(features))
+
+
+def read_citation(path: Path) -> Graph:
+    """A citation network of ACDNE (Shen et al., 2020), a MATLAB file; a paper with two labels counts as unlabelled."""
+    from scipy.io import loadmat
+
+    with _reading(path):
+        content = loadmat(path, variable_names=("network", "attrb", "group"))
+        labels = np.asarray(content["group"])
+        y = np.where(labels.sum(axis=1) == 1, labels.argmax(axis=1), UNLABELLED)
+        edges = np.stack(sp.coo_array(content["network"]).coords).astype(np.int64)
+        x = sp.csr_array(content["attrb"], dtype=np.float32)
+    return Graph(x, edges, y, labels.shape[1], name=str(path))
 
 
 def _read_csv(archive: Path, name: str, dtype: type[Any]) -> NDArray[Any]:

@@ -219,8 +219,10 @@ def _keep(file: RawFile, folder: Path, write: Callable[[Path], object]) -> None:
 
 def _how_to_bring(form: Form, folder: Path, problems: Sequence[str]) -> str:
     names = ", ".join(file.path for file in form.files)
-    origin = form.files[0].url.rpartition("/")[0]
+    address = form.files[0].url.rpartition("/")[0]
+    origin = f" from {address}" if address else ""
+    tried = f": {'; '.join(problems)}" if problems else ""
     return (
-        f"no source could serve {names}: {'; '.join(problems)}; bring them by hand from {origin} into {folder}, under "
-        "these names, or name a folder that holds them with --data-dir or FEDGKD_DATA"
+        f"no source could serve {names}{tried}; bring them by hand{origin} into {folder}, under these names, or name a "
+        "folder that holds them with --data-dir or FEDGKD_DATA"
     )

@@ -16,7 +16,7 @@ from typing import Any, cast
 import tomli_w
 
 from fedgkd.algorithms import METHODS, Algorithm, Oracle
-from fedgkd.data.datasets import DATASETS
+from fedgkd.data.datasets import DATASETS, count_members
 from fedgkd.data.partition import SETTINGS as PARTITIONS
 from fedgkd.data.synthetic import parse_options
 from fedgkd.errors import SettingError, quoted, shortened
@@ -41,6 +41,8 @@ class RunSettings:
     train_ratio: float = setting(0.30, "share of nodes to train on", low=0, high=1, open_low=True)
     val_ratio: float = setting(0.35, "share of nodes to select by", low=0, high=1, open_low=True)
     test_ratio: float = setting(0.35, "share of nodes to test on", low=0, high=1, open_low=True)
+    concepts: int = setting(1, "groups of clients that number the classes differently; 1: all alike", low=1)
+    train_per_client: int = setting(0, "training nodes that a client keeps at most; 0: all of its split", low=0)
     seed: int = setting(0, "decides splits, partition, initial weights and all noise", low=0)
     rounds: int = setting(100, "communication rounds at most", low=1)
     patience: int = setting(20, "stop after that many rounds without a new best validation accuracy; 0: never", low=0)
@@ -211,6 +213,9 @@ def make_config(*sources: tuple[str, Mapping[str, Any]], find: Find = find_algor
     for name, value in algorithm.presets.get(preset, {}).items():
         if name not in values:
             values[name], origins[name] = value, f"preset {preset}"
+    members = count_members(str(values.get("dataset")))
+    if members > 1 and "clients" not in values:
+        values["clients"], origins["clients"] = members, f"one for each graph of {values['dataset']}"
     kind = algorithm.Settings
     run_names = {entry.name for entry in dataclasses.fields(RunSettings)}
     method_names = {entry.name for entry in dataclasses.fields(kind)}

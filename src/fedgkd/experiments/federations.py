@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from fedgkd.algorithms import Oracle
-from fedgkd.data.federation import Federation
-from fedgkd.data.own import open_graph, read_federation
-from fedgkd.data.partition import partition
+from fedgkd.data.federation import DATA_SETTINGS, Federation
+from fedgkd.data.own import divide_dataset, read_federation
+from fedgkd.data.unlike import with_concepts, with_few_labels
 from fedgkd.experiments.config import Config, RunSettings
 
 
@@ -26,16 +26,25 @@ def build_federation(settings: RunSettings, data_dir: Path | None = None) -> Fed
     """The clients' graphs: own ones as they are, or a dataset split and then partitioned, all by the seed."""
     if settings.graphs is not None:
         folder = Path(settings.graphs)
-        return read_federation(folder, label=settings.label, seed=settings.seed, ratios=settings.ratios)
-    graph = open_graph(settings.dataset, data_dir, label=settings.label, **settings.synthetic_options)
-    return partition(graph, settings.clients, settings.partition, settings.seed, ratios=settings.ratios)
+        federation = read_federation(folder, label=settings.label, seed=settings.seed, ratios=settings.ratios)
+    else:
+        federation = divide_dataset(
+            settings.dataset,
+            settings.clients,
+            settings.partition,
+            settings.seed,
+            ratios=settings.ratios,
+            data_dir=data_dir,
+            label=settings.label,
+            **settings.synthetic_options,
+        )
+    return with_concepts(with_few_labels(federation, settings.train_per_client, settings.seed), settings.concepts)
 
 
 def federation_settings(settings: RunSettings) -> RunSettings:
     """Those settings that decide the federation, the others as by default: equal ones, equal federation."""
-    deciding = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "seed")
-    ratios = ("train_ratio", "val_ratio", "test_ratio")
-    return RunSettings(**{name: getattr(settings, name) for name in (*deciding, *ratios)})
+    deciding = (*DATA_SETTINGS, "clients", "partition", "seed")
+    return RunSettings(**{name: getattr(settings, name) for name in deciding})
 
 
 def fingerprint(federation: Federation) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgkd.atomic import atomic_write_text
-from fedgkd.data.datasets import DATASETS, find_dataset
+from fedgkd.data.datasets import DATASETS, count_members, find_dataset
 from fedgkd.data.own import read_federation
 from fedgkd.data.partition import check_clients
 from fedgkd.errors import RunError, SettingError
@@ -106,7 +106,7 @@ class State(StrEnum):
 
 def partitioned(dataset: str, clients: int, partition: str) -> Place:
     """A dataset, or the path of a user's graph, divided among clients."""
-    check_clients(clients, partition)
+    check_clients(clients, partition, count_members(dataset))
     name, place = dataset, dataset
     if dataset not in DATASETS:
         path = Path(dataset).resolve()

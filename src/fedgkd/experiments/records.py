@@ -59,7 +59,6 @@ def round_record(
     best_round: int,
     moved: tuple[int, int],
     mixing: Mixing | None,
-    relation_quality: float | None = None,
 ) -> Record:
     """What is written down of a round; ``moved`` are the bytes per client, up and down."""
     return {
@@ -70,7 +69,8 @@ def round_record(
         "best_round": best_round,
         "bytes_up": moved[0],
         "bytes_down": moved[1],
-        "relation_quality": relation_quality,
+        "relation_quality": None,
+        "relation_auc": None,
         **(mixing.facts if mixing else {}),
     }
 

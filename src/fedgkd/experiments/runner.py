@@ -12,7 +12,7 @@ import torch
 
 from fedgkd.algorithms import Oracle
 from fedgkd.clients import ClientBatch, Tensors, all_finite
-from fedgkd.collaboration import Mixing, spearman
+from fedgkd.collaboration import Mixing, auc, spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.engines import InProcessEngine
@@ -195,14 +195,18 @@ class Run:
 
     def _record(self, cohort: Sequence[int], present: Sequence[int], mixing: Mixing | None) -> Record:
         moved = (self.engine.bytes_up, self.engine.bytes_down) if cohort else (0, 0)
-        quality = self._relation_quality(mixing, present)
-        return round_record(self.round, cohort, present, self.scores, self.best.round, moved, mixing, quality)
+        record = round_record(self.round, cohort, present, self.scores, self.best.round, moved, mixing)
+        return record | self._relation_agreement(mixing, present)
 
-    def _relation_quality(self, mixing: Mixing | None, present: Sequence[int]) -> float | None:
+    def _relation_agreement(self, mixing: Mixing | None, present: Sequence[int]) -> Record:
+        """How well the relation agrees with what only a simulation knows: the labels, and groups of like tasks."""
         if mixing is None or mixing.relation is None:
-            return None
-        rows = np.ix_(list(present), list(present))
-        return spearman(mixing.relation.cpu().numpy(), self._divergence[rows])
+            return {}
+        relation, groups = mixing.relation.cpu().numpy(), self.federation.groups
+        return {
+            "relation_quality": spearman(relation, self._divergence[np.ix_(list(present), list(present))]),
+            "relation_auc": None if groups is None else auc(relation, [groups[client] for client in present]),
+        }
 
     @cached_property
     def _divergence(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgkd.data.federation import DATA_SETTINGS
 from fedgkd.data.paper import PAPER_CLIENTS
 from fedgkd.data.paper_results import PaperScore, paper_score
 from fedgkd.reporting.methods import (
@@ -32,10 +33,8 @@ from fedgkd.reporting.records import FinishedRun
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-# Settings that choose the data; the others choose what a method does with it.
-_DATA = ("dataset", "graphs", "label", "synthetic", "train_ratio", "val_ratio", "test_ratio")
 _NOT_OF_A_METHOD = {
-    *_DATA,
+    *DATA_SETTINGS,
     "clients",
     "partition",
     "algorithm",
@@ -222,7 +221,7 @@ def _methods(runs: Sequence[FinishedRun]) -> Iterator[tuple[tuple[str, str], lis
 
 def _data_settings(run: FinishedRun) -> dict[str, Any]:
     unused = {"graphs"} if run.settings.get("graphs") is None else {"dataset", "synthetic"}
-    return {name: run.settings[name] for name in _DATA if name in run.settings and name not in unused}
+    return {name: run.settings[name] for name in DATA_SETTINGS if name in run.settings and name not in unused}
 
 
 def _method_settings(run: FinishedRun) -> dict[str, Any]:
