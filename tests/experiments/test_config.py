@@ -104,7 +104,10 @@ def test_settings_have_the_names_that_people_guess(name: str) -> None:
         ({"participation": 0}, "participation must be above 0 and at most 1, not 0.0"),
         ({"dropout_rate": 1}, "dropout_rate must be at least 0 and at most 0.99, not 1.0"),
         ({"kernel": "rbf"}, f"kernel must be one of {', '.join(KERNELS)}, not 'rbf'"),
-        ({"partition": "random"}, "partition must be one of non-overlapping, overlapping, louvain, shards, not 'random'"),
+        (
+            {"partition": "random"},
+            "partition must be one of non-overlapping, overlapping, louvain, shards, not 'random'",
+        ),
         ({"threads": 100_000}, "threads must be at least 0 and at most 1024, not 100000"),
         ({"val_ratio": 0}, "val_ratio must be above 0 and at most 1, not 0.0"),
         ({"train_ratio": 0.9}, "train_ratio, val_ratio and test_ratio add up to more than 1"),

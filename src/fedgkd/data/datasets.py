@@ -80,7 +80,7 @@ def load_dataset(
     dataset = find_dataset(name)
     _check_options(name, dataset, synthetic_options)
     if dataset.members:
-        raise DataError(f"'{name}' is a federation of {len(dataset.members)} graphs, not one graph")
+        raise DataError(f"{quoted(name)} is a federation of {len(dataset.members)} graphs, not one graph")
     if not dataset.forms:
         return synthetic_graph(**synthetic_options)
     return load_published(name, dataset, data_dir, cache_dir)
