@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Any
 from fedgkd.data.federation import Federation
 from fedgkd.data.npz import save_graph
 from fedgkd.federation.kit import make_kits
+from fedgkd.federation.network import GREETING
 from fedgkd.federation.plan import Plan
 
 FEDGKD = (sys.executable, "-m", "fedgkd", "federation")
@@ -45,6 +47,11 @@ def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -
     raise AssertionError(f"{what}: not within {seconds:g} s")
 
 
+def present_in(record: Mapping[str, Any], site: str) -> bool:
+    number = int(site.removeprefix("site-"))
+    return number in record["present"] and number not in record["left_out"]
+
+
 class Deployment:
     """Kits in ``folder/kits``, graphs in ``folder/graphs``, the output of every party in ``folder/<party>.log``."""
 
@@ -66,30 +73,29 @@ class Deployment:
         self.launch("coordinator", *FEDGKD, "serve", "--kit", str(self.kits / "coordinator"), *options)
         wait_until("coordinator listens", self._listens)
 
-    def join(self, site: str, *options: str) -> None:
-        arguments = (
-            "join",
-            "--kit",
-            str(self.kits / site),
-            "--graph",
-            str(self.graph(site)),
-            "--threads",
-            "1",
-            *options,
-        )
-        self.launch(site, sys.executable, "-c", FAULTY, "federation", *arguments)
+    def join(self, site: str, *options: str, party: str | None = None) -> None:
+        """As the site, with the kit of the ``party``, which is the site itself unless it is said otherwise."""
+        party = party or site
+        arguments = ("--kit", str(self.kits / party), "--graph", str(self.graph(site)), "--threads", "1", *options)
+        self.launch(party, sys.executable, "-c", FAULTY, "federation", "join", *arguments)
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """In the background; see :meth:`finish`."""
-        self.launch("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"))
+        self.launch("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"), *options)
 
-    def finish(self, seconds: float = 90.0) -> None:
+    def finish(self, seconds: float = 90.0, code: int = 0) -> None:
         """Wait for the training to be over."""
-        code = self.running["admin"].wait(seconds)
-        assert code == 0, self.said("admin")
+        assert self.running["admin"].wait(seconds) == code, self.said("admin")
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*FEDGKD, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*FEDGKD, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=os.environ | environment,
+        )
 
     def launch(self, party: str, *command: str) -> None:
         environment = os.environ | {
@@ -135,15 +141,40 @@ class Deployment:
         path = self.kits / "coordinator" / "run" / "status.json"
         return json.loads(path.read_text()) if path.exists() else {"round": 0, "finished": False}
 
+    def result(self, site: str) -> Mapping[str, Any]:
+        return json.loads((self.kits / site / "run" / "result.json").read_text())
+
     def wait_for(self, party: str, sentence: str, seconds: float = 60.0) -> None:
         wait_until(f"{party} says '{sentence}'", lambda: sentence in self.said(party), seconds)
 
     def wait_for_round(self, round_: int, seconds: float = 60.0) -> None:
         wait_until(f"round {round_}", lambda: self.status()["round"] >= round_, seconds)
 
+    def wait_until_present(self, *sites: str, seconds: float = 60.0) -> None:
+        """Until a round that is still to come has the answer of each."""
+        before = len(self.records())
+        for site in sites:
+            wait_until(
+                f"{site} takes part",
+                lambda site=site: any(present_in(record, site) for record in self.records()[before:]),
+                seconds,
+            )
+
+    def shake_hands(self, certificate: Path | None, greeting: bytes = GREETING) -> None:
+        """With the coordinator; raises if it does not like it."""
+        context = ssl.create_default_context(cafile=str(self.kits / "coordinator" / "startup" / "rootCA.pem"))
+        if certificate is not None:
+            context.load_cert_chain(str(certificate), str(certificate.with_suffix(".key")))
+        plain = socket.create_connection(("localhost", self.plan.rules.port), 5)
+        with plain, context.wrap_socket(plain, server_hostname="localhost") as secure:
+            secure.sendall(greeting)
+            if not secure.recv(1):
+                raise ConnectionError("closed")
+
     def records(self) -> list[dict[str, Any]]:
-        lines = (self.kits / "coordinator" / "run" / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        """Of the rounds that are done; a line that is being written does not count yet."""
+        whole, _, _ = (self.kits / "coordinator" / "run" / "metrics.jsonl").read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def _listens(self) -> bool:
         assert self.running["coordinator"].poll() is None, self.said("coordinator")

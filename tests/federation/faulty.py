@@ -5,13 +5,16 @@ The file named by FAULTS holds a word; it is read before every answer.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
 
 import torch
 
+from fedgkd.clients import Tensors
 from fedgkd.federation import worker
+from fedgkd.federation.checks import METRICS
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
 
@@ -28,6 +31,13 @@ def spoil(fault: str, answer: bytes) -> bytes:
         tensors["surprise"] = tensors.pop(name)
     elif fault == "norm":
         tensors[name] = torch.full_like(tensors[name], 1e9)
+    elif fault == "heavy":
+        tensors |= scaled_to(9_900.0, {key: tensor for key, tensor in tensors.items() if key.startswith("convs")})
+    elif fault == "large":
+        tensors["ballast"] = torch.zeros(250_000_000, dtype=torch.uint8)
+    elif fault == "lies":
+        tale = (torch.nan, 1.0)[facts["round"] % 2]
+        tensors |= {key: torch.full_like(tensors[key], tale) for key in METRICS if key in tensors and key != "loss"}
     elif fault == "old":
         facts["round"] -= 1
     elif fault == "garbage":
@@ -35,10 +45,21 @@ def spoil(fault: str, answer: bytes) -> bytes:
     return Message(facts, tensors).to_bytes()
 
 
+def scaled_to(norm: float, tensors: Tensors) -> Tensors:
+    """Random numbers in the place of the tensors; together they have that norm."""
+    drawn = {name: torch.randn_like(tensor) for name, tensor in tensors.items()}
+    before = math.hypot(*(float(tensor.norm()) for tensor in drawn.values()))
+    return {name: tensor * (norm / before) for name, tensor in drawn.items()}
+
+
+def ordered() -> str:
+    path = Path(os.environ["FAULTS"])
+    return path.read_text().strip() if path.exists() else ""
+
+
 class FaultySite(Site):
     def answer(self, data: bytes) -> bytes:
-        path = Path(os.environ["FAULTS"])
-        fault = path.read_text().strip() if path.exists() else ""
+        fault = ordered()
         if fault.startswith("slow"):
             time.sleep(float(fault.split()[1]))
         answer = super().answer(data)
@@ -46,6 +67,8 @@ class FaultySite(Site):
 
 
 if __name__ == "__main__":
+    if ordered() == "import":
+        import no_such_module  # type: ignore[import-not-found]  # noqa: F401
     import fedgkd.federation.site
 
     fedgkd.federation.site.Site = FaultySite  # type: ignore[misc]

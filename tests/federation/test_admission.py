@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 
 from fedgkd.federation.admin import job
 from fedgkd.federation.kit import admin_name, make_kits, renew_kits
-from fedgkd.federation.network import GREETING
 from tests.federation.deployment import FEDGKD, Deployment, deployed, free_port, wait_until
 from tests.federation.memory import make_plan
 from tests.graphs import planted_federation
@@ -43,28 +41,17 @@ def test_strangers_and_foreign_code_are_refused(tmp_path: Path) -> None:
         assert "site-1 is connected" not in parties.said("coordinator")
 
 
-def shake_hands(parties: Deployment, certificate: Path | None) -> None:
-    context = ssl.create_default_context(cafile=str(parties.kits / "coordinator" / "startup" / "rootCA.pem"))
-    if certificate is not None:
-        context.load_cert_chain(str(certificate), str(certificate.with_suffix(".key")))
-    plain = socket.create_connection(("localhost", parties.plan.rules.port), 5)
-    with plain, context.wrap_socket(plain, server_hostname="localhost") as secure:
-        secure.sendall(GREETING)
-        if not secure.recv(1):
-            raise ConnectionError("closed")
-
-
 def without_a_certificate_nobody_comes_in(parties: Deployment) -> None:
-    shake_hands(parties, parties.kits / "site-0" / "startup" / "client.crt")
+    parties.shake_hands(parties.kits / "site-0" / "startup" / "client.crt")
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        shake_hands(parties, None)
+        parties.shake_hands(None)
 
 
 def with_a_foreign_certificate_nobody_comes_in(parties: Deployment) -> None:
     foreign = parties.folder / "foreign"
     make_kits(parties.plan, foreign)
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        shake_hands(parties, foreign / "site-0" / "startup" / "client.crt")
+        parties.shake_hands(foreign / "site-0" / "startup" / "client.crt")
     checked = parties.run("check", "--kit", str(foreign / "site-0"), "--graph", str(parties.graph("site-0")))
     assert checked.returncode == 2
     assert "is not this federation's coordinator" in checked.stderr

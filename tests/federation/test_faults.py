@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.federation.deployment import Deployment, deployed, free_port, wait_until
+from tests.federation.deployment import Deployment, deployed, free_port, present_in, wait_until
 from tests.federation.memory import make_plan
 from tests.graphs import planted_federation
 
@@ -43,18 +41,6 @@ def test_faults_cost_a_round_at_most_and_never_the_training(tmp_path: Path) -> N
         the_admin_can_stop_it(parties)
 
 
-def present_in(record: Mapping[str, Any], site: str) -> bool:
-    number = int(site.removeprefix("site-"))
-    return number in record["present"] and number not in record["left_out"]
-
-
-def wait_until_present(parties: Deployment, site: str, seconds: float = 60.0) -> None:
-    before = len(parties.records())
-    wait_until(
-        f"{site} takes part", lambda: any(present_in(record, site) for record in parties.records()[before:]), seconds
-    )
-
-
 def wrong_uploads_are_refused(parties: Deployment, site: str) -> None:
     complaints = {
         "nan": "with values that are not finite",
@@ -71,7 +57,7 @@ def wrong_uploads_are_refused(parties: Deployment, site: str) -> None:
         parties.fault(site, "")
         lines = [line for line in parties.said("coordinator").splitlines() if f"{site} is kept out" in line]
         assert complaint in lines[-1]
-        wait_until_present(parties, site)
+        parties.wait_until_present(site)
     last = parties.records()[-1]
     assert np.isfinite([value for value in last["loss_per_client"] if value is not None]).all()
 
@@ -80,7 +66,7 @@ def a_killed_training_process_is_started_again(parties: Deployment, site: str) -
     segments = parties.said("coordinator").count("training with")
     os.kill(parties.trainer(site), signal.SIGKILL)
     parties.wait_for(site, "it is started again")
-    wait_until_present(parties, site)
+    parties.wait_until_present(site)
     assert parties.said("coordinator").count("training with") == segments, "the job goes on"
 
 
@@ -89,7 +75,7 @@ def a_killed_job_process_costs_the_segment(parties: Deployment, site: str) -> No
     segments = parties.said("coordinator").count("training with")
     os.kill(parties.job_process(site), signal.SIGKILL)
     parties.wait_for("admin", "a segment ended as FINISHED:EXECUTION_EXCEPTION")
-    wait_until_present(parties, site)
+    parties.wait_until_present(site)
     assert parties.said("coordinator").count("training with") == segments + 1
     rounds = [record["round"] for record in parties.records()]
     assert rounds == list(range(1, len(rounds) + 1))
@@ -101,7 +87,7 @@ def a_slow_site_is_skipped_until_it_is_back(parties: Deployment, site: str) -> N
     before = len(parties.records())
     parties.fault(site, "")
     parties.wait_for_round(before + 5, seconds=8.0)  # it is not waited for
-    wait_until_present(parties, site)
+    parties.wait_until_present(site)
 
 
 def a_killed_site_costs_a_deadline(parties: Deployment, site: str) -> None:
@@ -124,7 +110,7 @@ def restarted_sites_come_back_with_their_state(parties: Deployment, *sites: str)
     for site in sites:
         parties.join(site)
     for site in sites:
-        wait_until_present(parties, site)
+        parties.wait_until_present(site)
         done = re.findall(r"nodes, (\d+) rounds done", parties.said(site))
         assert 0 < int(done[-1]) <= stood
 
@@ -135,7 +121,7 @@ def a_killed_coordinator_loses_a_round_at_most(parties: Deployment) -> None:
     run_id = parties.status()["run"]
     parties.serve()
     for site in parties.plan.sites:
-        wait_until_present(parties, site)
+        parties.wait_until_present(site)
     assert parties.status()["run"] == run_id
     rounds = [record["round"] for record in parties.records()]
     assert rounds == list(range(1, len(rounds) + 1))
