@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,18 @@ def test_tables_as_text(collected: Path) -> None:
     assert texts["md"].endswith(f"\n{STANDING}\n")
     assert texts["csv"].startswith("dataset,setting,clients,")
     assert texts["latex"].startswith("% needs \\usepackage{booktabs}\n\\begin{table*}")
+
+
+def test_tables_of_collected_records_load_no_torch(collected: Path) -> None:
+    """It takes seconds to import, and the tables need nothing of it."""
+    program = (
+        "import sys\nfrom fedgkd.cli import main\nsys.argv = ['fedgkd', 'tables', sys.argv[1]]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(*(name for name in ('torch', 'optuna', 'networkx') if name in sys.modules), 'end')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, collected], capture_output=True, text=True, check=True)
+    assert "FedGKD" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["end"]
 
 
 def test_tables_without_some_algorithms(tmp_path: Path) -> None:

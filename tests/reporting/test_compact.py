@@ -65,8 +65,8 @@ def test_read_back_it_is_the_same_run(tmp_path: Path) -> None:
     (there,), (here,) = read_records(tmp_path / "runs").runs, read_collected(tmp_path / "cora.jsonl").runs
     assert here.result["per_client"] == there.result["per_client"]
     assert here.settings["tau"] == 0.5
-    unlike = {name for name, value in there.settings.items() if here.settings[name] != value}
-    assert unlike == {"threads"}  # it does not matter to a run
+    unlike = {name for name, value in there.settings.items() if here.settings.get(name, ...) != value}
+    assert unlike == {"threads"}  # it does not matter to a run, and is not kept
 
 
 def test_the_tables_are_those_of_the_folders(tmp_path: Path) -> None:
@@ -188,6 +188,24 @@ def test_a_file_without_defaults_is_of_this_version(tmp_path: Path) -> None:
     before = read_collected(file).runs
     file.write_text(file.read_text().partition("\n")[2])
     assert read_collected(file).runs == before
+
+
+@pytest.mark.parametrize("headed", [True, False])
+def test_nothing_is_imported_that_a_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headed: bool
+) -> None:
+    """An algorithm of one's own keeps all its settings, and its module may be anybody's."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "cora.jsonl"
+    write_run(tmp_path / "runs" / "a", "mine_here:Own", own_share=0.7, participation=1.0, dropout_rate=0.0)
+    (tmp_path / "mine_here.py").write_text("raise SystemExit('imported')")
+    collect([tmp_path / "runs"], file)
+    if not headed:
+        file.write_text(file.read_text().partition("\n")[2])
+    for _ in range(2):
+        (run,) = read_collected(file).runs
+        assert (run.settings["own_share"], run.settings["lr"], run.visits()) == (0.7, 0.01, 12)
+        collect([tmp_path / "runs"], file)
 
 
 @pytest.mark.parametrize("defaults", [[], {"fedgkd": 1}])

@@ -4,8 +4,8 @@ A line keeps the figures of ``result.json`` under their names there, the setting
 defaults, and the quality of the relation at a few rounds. The clients' accuracies are fractions of their test nodes
 (``37/48``), which are exact, so that tests of significance come out as they do from the folders. Lines are sorted, and
 a run takes the place of an earlier one of the same cell, so that a file changes only where its runs did. The first line
-says what the defaults were, since those of another version may be others. Rounds, relation matrices and models stay
-behind in the folders.
+says what the defaults were, since those of another version may be others; to read a file, nothing is imported that it
+names. Rounds, relation matrices and models stay behind in the folders.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _told(algorithm: str) -> dict[str, Any]:
 
 def _short(line: Line) -> Line:
     """The same with those settings that do not go without saying."""
-    usual = _usual(line)
+    usual = _defaults(line["algorithm"]) | _said(line)
     changes = {name: value for name, value in line["settings"].items() if name not in usual or usual[name] != value}
     return line | {"settings": changes}
 
@@ -156,16 +156,17 @@ _SAID = {"algorithm": "algorithm", "dataset": "dataset", "clients": "clients", "
 """The settings that a result has, and what it calls them."""
 
 
-def _usual(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run of which nothing is said but what it is."""
-    return _defaults(result["algorithm"]) | {name: result[figure] for name, figure in _SAID.items()}
+def _said(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: result[figure] for name, figure in _SAID.items()}
 
 
 @cache
 def _defaults(algorithm: str) -> dict[str, Any]:
+    """Of this version; an algorithm of the user's own has none, and its lines keep all settings."""
+    from fedgkd.algorithms import METHODS
     from fedgkd.experiments.config import make_config
 
-    return make_config(("run", {"algorithm": algorithm})).values()
+    return make_config(("run", {"algorithm": algorithm})).values() if algorithm in METHODS else {}
 
 
 def _immaterial() -> tuple[str, ...]:
@@ -191,7 +192,7 @@ class CollectedRun(FinishedRun):
         return {number: self.quality[number] for number in numbers if number in self.quality}
 
     def visits(self) -> float:
-        everybody = self.settings["participation"] == 1 and self.settings["dropout_rate"] == 0
+        everybody = self.settings.get("participation") == 1 and self.settings.get("dropout_rate") == 0
         return float(self.result["rounds"] * self.result["clients"]) if everybody else math.nan
 
 
@@ -209,15 +210,17 @@ def _read(file: Path) -> Iterator[Line]:
         raise RunError(
             f"{file} cannot be read ({error}); give a folder of runs, or a file of fedgkd collect"
         ) from error
-    defaults: dict[str, dict[str, Any]] = {}
+    told: dict[str, dict[str, Any]] = {}
     for number, text in enumerate(texts, 1):
         where = f"{file}, line {number}"
         line = _parsed(text, where)
         if number == 1 and _DEFAULTS in line:
-            defaults = _checked_defaults(line[_DEFAULTS], where)
+            told = _checked_defaults(line[_DEFAULTS], where)
         else:
             _check(line, where)
-            yield line | {"settings": defaults.get(line["algorithm"], {}) | line["settings"]}
+            algorithm = line["algorithm"]
+            defaults = told[algorithm] if algorithm in told else _told(algorithm)
+            yield line | {"settings": defaults | _said(line) | line["settings"]}
 
 
 _REMEDY = "remove the line, and collect its run again"
@@ -265,7 +268,7 @@ def _shares(line: Line) -> list[float | None]:
 
 def _run(file: Path, line: Line) -> CollectedRun:
     name = "{dataset}-{clients}-{setting}-{algorithm}-seed{seed}".format_map(line)
-    settings = _usual(line) | line["settings"]
+    settings = dict(line["settings"])
     study = line.get("study")
     if study:  # the variants of some studies differ in several settings, and go by a name
         settings[study["setting"]] = study["value"]
