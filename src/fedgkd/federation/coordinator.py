@@ -28,6 +28,7 @@ from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.serving import serve
 from fedgkd.federation.attendance import Attendance
 from fedgkd.federation.checks import Expected, Refused
+from fedgkd.federation.distances import Distances, distance
 from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
 from fedgkd.federation.standing import Standing, all_are_settled
@@ -97,6 +98,7 @@ class Coordinator:
         self.standings = {site: Standing() for site in plan.sites}
         self.totals: dict[str, float] = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
         self.bytes = {site: {"up": 0, "down": 0} for site in plan.sites}
+        self.distances = Distances()
         self.remarks: dict[str, str] = {}
         self.informed: set[str] = set()
         self._take_up()
@@ -157,6 +159,7 @@ class Coordinator:
         }
         answers = exchange.ask(messages, self.plan.rules.deadline)
         usable, said = self._usable(answers, facts)
+        steps = self._near(round_, usable, {site: take(downloads, [k]) for k, site in enumerate(asked)})
         for site in self.attendance.end_round(asked, answers):
             self.say(f"{site} has missed two rounds; it is skipped until it is back")
         self._note_late(round_, asked, answers)
@@ -167,6 +170,7 @@ class Coordinator:
             )
             return
         self.round = round_
+        self.distances.take_down(steps)
         served = time.perf_counter()
         present = [self.plan.sites.index(site) for site in usable]
         uploads = gather(list(usable.values()), range(len(usable)))
@@ -197,12 +201,23 @@ class Coordinator:
                 message = _message(answers[site])
                 usable[site] = self.expected.check(message, facts)
             except Refused as reason:
-                self.remarks[site] = f"refused: it {reason}"
-                self.say(f"round {facts['round']}: {site} is kept out of the mixture: it {reason}")
+                self._keep_out(site, facts["round"], str(reason))
             else:
                 self.remarks[site] = ""
                 said[site] = message.facts
         return usable, said
+
+    def _near(self, round_: int, usable: dict[str, Tensors], downloads: Mapping[str, Tensors]) -> dict[str, float]:
+        """Keep out uploads that lie too far from what their sites were sent; how far the others do."""
+        steps = {site: distance(upload, downloads[site]) for site, upload in usable.items()}
+        for site, reason in self.distances.too_far(steps).items():
+            self._keep_out(site, round_, reason)
+            del usable[site], steps[site]
+        return steps
+
+    def _keep_out(self, site: str, round_: int, reason: str) -> None:
+        self.remarks[site] = f"refused: it {reason}"
+        self.say(f"round {round_}: {site} is kept out of the mixture: it {reason}")
 
     def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes]) -> None:
         for site in asked:
@@ -260,6 +275,7 @@ class Coordinator:
             "totals": self.totals,
             "bytes": self.bytes,
             "compared": self.compared,
+            "distances": self.distances.history,
             "standings": {site: asdict(standing) for site, standing in self.standings.items()},
         }
 
@@ -293,6 +309,7 @@ class Coordinator:
             self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
             self.scores = Scoreboard.from_plain(facts["scores"])
             self.totals, self.bytes, self.compared = facts["totals"], facts["bytes"], facts["compared"]
+            self.distances = Distances(facts["distances"])
             self._know(facts["standings"])
             self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
         self.directory.rewind(self.round, len(self.plan.sites))
