@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import tracemalloc
+import warnings
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,9 +69,9 @@ def test_equal_graphs_give_equal_bytes(tmp_path: Path) -> None:
 def test_node_ids_come_along(tmp_path: Path) -> None:
     path = tmp_path / "g.npz"
     save_graph(path, random_graph(), node_ids=np.arange(12) * 3)
-    assert (load_node_ids(path) == np.arange(12) * 3).all()
+    assert (load_node_ids(path, 12) == np.arange(12) * 3).all()
     save_graph(path, random_graph())
-    assert load_node_ids(path) is None
+    assert load_node_ids(path, 12) is None
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
@@ -217,23 +221,131 @@ def test_arrays_that_are_no_graph(changes: dict[str, Any], message: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "message"),
     [
-        {"x_indices": np.array([0, 9])},
-        {"x_indptr": np.array([0, 1, 9, 2])},
-        {"x_indptr": np.array([0, 1])},
-        {"x_shape": np.array([3])},
-        {"x_shape": np.array(["a", "b"])},
+        ({"x_indices": np.array([0, 9])}, "'x_indices' names a column that does not exist"),
+        ({"x_indices": np.array([0])}, "'x_data' and key 'x_indices' must be lists of one length"),
+        ({"x_indptr": np.array([0, 1, 9, 2])}, "'x_indptr' must rise from 0 to 2 in 3 steps"),
+        ({"x_indptr": np.array([0, 1])}, "'x_indptr' must rise"),
+        ({"x_indptr": np.array([0, 1, 2, -1])}, "'x_indptr' must rise"),  # scipy reads beyond the end
+        ({"x_indptr": np.array([0, 1, 1, 1])}, "'x_indptr' must rise"),  # a value that no row holds
+        ({"x_shape": np.array([3])}, "'x_shape' must be two sizes"),
+        ({"x_shape": np.array([True, True])}, "'x_shape' must hold whole numbers, not bool"),
+        ({"x_shape": np.array([np.inf, 4])}, "'x_shape' must hold whole numbers, not float64"),
+        ({"x_shape": np.array([3, 2**62])}, "4,611,686,018,427,387,904 feature columns; at most 1,000,000"),
+        ({"x_shape": np.array(["a", "b"])}, "'x_shape' must hold whole numbers, not <U1"),
+        ({"x_data": np.ones(2, complex)}, "'x_data' holds complex128, which is neither real numbers nor text"),
+        ({"x": np.ones((3, 2))}, "holds the features twice, as 'x' and as 'x_data'"),
+        ({"labels": np.ones(3)}, "holds keys of two kinds of graph files"),
     ],
 )
-def test_broken_sparse_parts_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_broken_sparse_parts_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     parts = {
-        "x_data": np.ones(2),
+        "x_data": np.ones(2, np.float16),
         "x_indices": np.array([0, 1]),
         "x_indptr": np.array([0, 1, 2, 2]),
         "x_shape": np.array([3, 2]),
     }
     rest = {key: PLAIN[key] for key in ("edge_index", "y")}
     assert load_graph(write(tmp_path / "good.npz", **parts, **rest)).is_sparse
-    with pytest.raises(DataError, match=r"keys 'x_\*' are not a sparse matrix"):
-        load_graph(write(tmp_path / "g.npz", **(parts | changes), **rest))
+    with pytest.raises(DataError, match=rf"g\.npz: .*{message}"):
+        load_graph(write(tmp_path / "g.npz", **(parts | rest | changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": np.array([0, 1, 2**64 - 1], np.uint64)}, "key 'y' holds 18446744073709551615, which is too large"),
+        ({"y": np.array([0, 1, 1e300])}, r"key 'y' holds 1e\+300, which is too large"),
+        ({"y": np.array([0, 1, 1], "m8[s]")}, "key 'y' holds timedelta64.*neither real numbers nor text"),
+        ({"x": np.ones((3, 2), complex)}, "key 'x' holds complex128, which is neither real numbers nor text"),
+        ({"x": np.zeros(3, [("a", float)])}, "key 'x' holds .*neither real numbers nor text"),
+        ({"x": np.full((3, 2), 1e300)}, "NaN or infinite value"),
+        ({"edge_index": np.array([[True], [False]])}, "edge_index must hold whole numbers, not bool"),
+        ({"class_names": np.array(["a", "a"])}, "class_names holds 'a' twice"),
+        ({"class_names": np.array([["a"], ["b"]])}, "key 'class_names' must be a list of names"),
+        ({"feature_names": np.array([b"a", b"b"])}, "key 'feature_names' holds .S1, which is neither"),
+        ({"feature_names": np.array(["a", ""])}, "feature_names holds an empty name"),
+    ],
+)
+def test_values_that_numpy_would_bend(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"g\.npz: .*{message}"):
+        load_graph(write(tmp_path / "g.npz", **(PLAIN | changes)))
+
+
+def test_truths_are_labels_and_numbers_are_names(tmp_path: Path) -> None:
+    graph = load_graph(write(tmp_path / "g.npz", **PLAIN | {"y": np.array([True, False, True])}, class_names=[7, 8]))
+    assert graph.y.tolist() == [1, 0, 1]
+    assert graph.class_names == ("7", "8")
+
+
+def raw_npz(path: Path, header: str, content: bytes, copies: int = 1) -> Path:
+    """The plain arrays, with a key ``x`` whose header says what it likes."""
+    write(path, **{key: PLAIN[key] for key in ("edge_index", "y")})
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + content
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(copies):
+            archive.writestr("x.npy", data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("shape", "content", "message"),
+    [
+        ("(3, 2)", bytes(40), "header states another size than it has"),
+        ("(1000000, 1000000)", bytes(48), "header states another size than it has"),
+        ("(True, 2)", bytes(16), "its shape is not whole numbers"),
+        ("(-3, -2)", bytes(48), "its shape is not whole numbers"),
+        ("(" * 300, bytes(48), "cannot be read"),
+        ("(20000000, 8)", 20_000_000 * 64, "unfolds to 1.2 GiB, more than 100 times the size of the file; if that"),
+    ],
+)
+def test_sizes_are_read_before_anything_is_unfolded(
+    shape: str, content: bytes | int, message: str, tmp_path: Path
+) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n"
+    path = raw_npz(tmp_path / "g.npz", header, bytes(content))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=rf"g\.npz: key 'x' .*{message}"):
+            load_graph(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_does_not_fit_into_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedgkd.data.files.available_memory", lambda: 10)
+    monkeypatch.setattr("fedgkd.data.files._HARMLESS", 10)
+    with pytest.raises(DataError, match=r"key 'x' holds 0\.0 GiB and needs 0\.0 GiB of memory, but only"):
+        load_graph(write(tmp_path / "g.npz", **PLAIN))
+
+
+def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
+    header = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), }\n"
+    with pytest.raises(DataError, match="key 'x' stands there twice"):
+        load_graph(raw_npz(tmp_path / "g.npz", header, bytes(48), copies=2))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "g.npz")
+    with pytest.raises(DataError, match=r"g\.npz: cannot be read \(it is not a file\)"):
+        load_graph(tmp_path / "g.npz")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="File name too long"):
+        load_graph(tmp_path / ("x" * 300))
+
+
+def test_adjacency_and_attributes_are_of_one_size(tmp_path: Path) -> None:
+    parts = {"data": np.ones(1), "indices": np.array([0]), "indptr": np.array([0, 1, 1]), "shape": np.array([2, 2])}
+    arrays = {f"{matrix}_{part}": value for matrix in ("adj", "attr") for part, value in parts.items()}
+    labels = np.array([0, 1])
+    assert load_graph(write(tmp_path / "g.npz", **arrays, labels=labels)).num_nodes == 2
+    changed = arrays | {"adj_shape": np.array([2, 3])}
+    with pytest.raises(DataError, match=r"'adj_shape' must be \(2, 2\).*not \(2, 3\)"):
+        load_graph(write(tmp_path / "g.npz", **changed, labels=labels))
+    with pytest.raises(DataError, match="key 'adj_data' holds a NaN"):
+        load_graph(write(tmp_path / "g.npz", **arrays | {"adj_data": np.array([np.nan])}, labels=labels))

@@ -316,7 +316,11 @@ def _work(targets: dict[str, Target], cases: Sequence[Case], seed: int, answers:
         _limit_memory()
         for case in cases:
             signal.setitimer(signal.ITIMER_PROF, 2 * SECONDS)
-            answers.send(judge(targets[case.target], seed, case.number))
+            try:
+                outcome = judge(targets[case.target], seed, case.number)
+            except Exception as error:  # noqa: BLE001  a fault of the target itself, to be shown like any other
+                outcome = Outcome(case, "BROKEN", f"{traceback.extract_tb(error.__traceback__)[-1]}: {error!r}")
+            answers.send(outcome)
     os._exit(0)
 
 

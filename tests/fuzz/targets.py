@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from tests.fuzz.arrays import Npz, NpzRun
 from tests.fuzz.core import Target
 from tests.fuzz.texts import Json
 
-TARGETS: dict[str, Target] = {target.name: target for target in (Json(),)}
+TARGETS: dict[str, Target] = {target.name: target for target in (Json(), Npz(), NpzRun())}

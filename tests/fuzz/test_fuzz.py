@@ -80,7 +80,9 @@ class Faulty(Target):
         if fault == "nameless":
             raise DataError("something is wrong")
         if fault == "endless":
-            raise DataError(f"{given}: {'many words ' * 100}")
+            error = DataError()
+            error.args = (f"{given}: {'many words ' * 100}",)  # past what every error does with its message
+            raise error
         if fault == "refused":
             raise DataError(f"{given}: not good")
         return fault

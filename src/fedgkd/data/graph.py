@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fedgkd.errors import DataError, quoted
+from fedgkd.errors import DataError, quoted, shortened
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -20,8 +21,13 @@ Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
 
 UNLABELLED = -1
 
+_REAL = "biuf"  # numpy's letters for true and false, whole numbers with and without a sign, and fractions
+
 MOST_CLASSES = 100_000
 """A label beyond is a mistake, and tables of clients by classes would not fit into memory."""
+
+MOST_FEATURES = 1_000_000
+"""More columns are a mistake: a network has weights for each of them, however empty they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,7 @@ class Graph:
         set_field = object.__setattr__
         set_field(self, "x", _as_features(self.x, self.name))
         set_field(self, "edge_index", as_integers(self.edge_index, "edge_index", self.name))
-        set_field(self, "y", as_integers(self.y, "y", self.name))
+        set_field(self, "y", as_integers(self.y, "y", self.name, or_truths=True))
         self._check_shapes()
         self._check_values()
         self._check_masks()
@@ -161,6 +167,11 @@ class Graph:
             raise DataError(f"{self.name}: the graph is empty (no nodes)")
         if self.num_features == 0:
             raise DataError(f"{self.name}: the nodes have no features")
+        if self.num_features > MOST_FEATURES:
+            raise DataError(
+                f"{self.name}: the nodes have {self.num_features:,} feature columns; at most {MOST_FEATURES:,} are "
+                "possible, so keep those that matter"
+            )
         if self.edge_index.ndim != 2 or self.edge_index.shape[0] != 2:
             raise DataError(f"{self.name}: edge_index must have shape (2, edges), not {self.edge_index.shape}")
         if self.y.shape != (self.num_nodes,):
@@ -175,6 +186,8 @@ class Graph:
         ):
             if names is not None and len(names) != size:
                 raise DataError(f"{self.name}: {field} has {len(names)} entries, expected {size}")
+            if names is not None:
+                _check_names(names, field, self.name)
 
     def _check_values(self) -> None:
         values = self.x.data if isinstance(self.x, sp.csr_array) else self.x
@@ -236,6 +249,14 @@ class Graph:
             raise DataError(f"{self.name}: node {int(unlabelled.argmax())} is in a mask but has no label")
 
 
+def _check_names(names: Sequence[str], field: str, graph: str) -> None:
+    if len(set(names)) < len(names):
+        (name, _), *_ = Counter(names).most_common(1)
+        raise DataError(f"{graph}: {field} holds {quoted(name)} twice; every name must be another one")
+    if "" in names:
+        raise DataError(f"{graph}: {field} holds an empty name")
+
+
 def undirected(edge_index: NDArray[np.int64], num_nodes: int) -> NDArray[np.int64]:
     """Both directions of every edge, each once, sorted by source and target; self-loops stay."""
     source, target = edge_index.astype(np.int64)
@@ -249,36 +270,83 @@ def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
-def _as_csr(x: Any) -> sp.csr_array:
-    matrix: sp.csr_array = sp.csr_array(x).astype(np.float32)
-    matrix.sum_duplicates()
+def _as_csr(x: Any, name: str) -> sp.csr_array:
+    matrix: sp.csr_array = sp.csr_array(x)
+    check_real(matrix.data, "x", name)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
+        matrix = matrix.astype(np.float32)
+        matrix.sum_duplicates()
     return matrix
 
 
 def _as_features(x: Any, name: str) -> Features:
     if sp.issparse(x):
-        return _as_csr(x)
+        return _as_csr(x, name)
     dense = np.asarray(x)
-    real = any(np.issubdtype(dense.dtype, kind) for kind in (np.integer, np.floating, np.bool_))
-    if dense.ndim != 2 or not real:
+    if dense.ndim != 2 or dense.dtype.kind not in _REAL:
         raise DataError(
             f"{name}: x must be a table of numbers (nodes × features), "
-            f"not an array of shape {dense.shape} and type {dense.dtype}"
+            f"not an array of shape {dense.shape} and type {shortened(dense.dtype)}"
         )
-    return np.ascontiguousarray(dense, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(dense, dtype=np.float32)
 
 
-def as_integers(values: Sequence[Any] | NDArray[Any], field: str, name: str) -> NDArray[np.int64]:
-    """``values`` as whole numbers, or an error that names the graph and the field."""
+def check_real(values: NDArray[Any], field: str, name: str) -> None:
+    """Raise an error that names the graph and the field if the values are not real numbers (or true and false)."""
+    if values.dtype.kind not in _REAL:
+        raise DataError(f"{name}: {field} must hold real numbers, not values of type {shortened(values.dtype)}")
+
+
+def as_integers(
+    values: Sequence[Any] | NDArray[Any], field: str, name: str, *, or_truths: bool = False
+) -> NDArray[np.int64]:
+    """``values`` as whole numbers, or an error that names the graph and the field.
+
+    ``or_truths``: false and true count as 0 and 1.
+    """
     array = np.asarray(values)
     if array.size == 0:
         return array.astype(np.int64)
-    whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
-    if np.issubdtype(array.dtype, np.floating):
+    whole = array.dtype.kind in "iu" or (or_truths and array.dtype.kind == "b")
+    if array.dtype.kind == "f":
         whole = bool((np.isfinite(array) & (array == np.round(array))).all())
     if not whole:
-        raise DataError(f"{name}: {field} must hold whole numbers, not {array.dtype}")
+        raise DataError(f"{name}: {field} must hold whole numbers, not {shortened(array.dtype)}")
+    if array.dtype.kind in "uf" and int(np.abs(array).max()) >= 2**63:
+        raise DataError(f"{name}: {field} holds {shortened(np.abs(array).max())}, which is too large")
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def sparse_rows(data: Any, indices: Any, indptr: Any, shape: Any, what: str, name: str) -> sp.csr_array:
+    """A matrix from its compressed sparse rows; every part is checked, for scipy reads beyond the end of wrong ones.
+
+    Args:
+        data, indices, indptr, shape: The parts.
+        what: What they are called in messages, with a place for the part: ``key 'x_{}'``.
+        name: What to call the graph in messages.
+    """
+    values = np.asarray(data)
+    check_real(values, what.format("data"), name)
+    columns = as_integers(indices, what.format("indices"), name)
+    starts = as_integers(indptr, what.format("indptr"), name)
+    sizes = as_integers(shape, what.format("shape"), name)
+    if sizes.shape != (2,) or (sizes < 0).any():
+        raise DataError(f"{name}: {what.format('shape')} must be two sizes, rows and columns")
+    if values.ndim != 1 or columns.shape != values.shape:
+        raise DataError(f"{name}: {what.format('data')} and {what.format('indices')} must be lists of one length")
+    num_rows, num_columns = sizes.tolist()
+    if columns.size and not 0 <= columns.min() <= columns.max() < num_columns:
+        raise DataError(f"{name}: {what.format('indices')} names a column that does not exist")
+    if starts.shape != (num_rows + 1,) or starts[0] != 0 or starts[-1] != len(values) or (np.diff(starts) < 0).any():
+        raise DataError(f"{name}: {what.format('indptr')} must rise from 0 to {len(values)} in {num_rows:,} steps")
+    if values.dtype.kind == "f" or values.dtype.byteorder == ">":  # scipy has no float16, and no foreign byte order
+        values = values.astype(np.result_type(values, np.float32), copy=False)
+    places = [
+        given if np.asarray(given).dtype in (np.int32, np.int64) else read
+        for given, read in ((indices, columns), (indptr, starts))
+    ]
+    return sp.csr_array((values, *places), shape=(num_rows, num_columns))
 
 
 def _features_from_torch(x: Any) -> Features:

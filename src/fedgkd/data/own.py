@@ -176,9 +176,10 @@ def _read_partition(folder: Path) -> Federation:
             f"or remove {MANIFEST} to use the graphs as they are"
         )
     files = [sources[name] for name in checksums]
-    ids = [load_node_ids(file) for file in files]
+    graphs = tuple(load_graph(file) for file in files)
+    ids = [load_node_ids(file, graph.num_nodes) for file, graph in zip(files, graphs, strict=True)]
     federation = Federation(
-        graphs=tuple(load_graph(file) for file in files),
+        graphs=graphs,
         node_ids=tuple(known for known in ids if known is not None) or None,
         names=tuple(file.stem for file in files),
         groups=groups,

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fedgkd.data.graph import UNLABELLED, Graph
+from fedgkd.data.graph import UNLABELLED, Graph, sparse_rows
 from fedgkd.data.npz import load_graph
 from fedgkd.data.pickles import load_pickle
 from fedgkd.errors import DataError
@@ -143,9 +143,7 @@ def _read_csv(archive: Path, name: str, dtype: type[Any]) -> NDArray[Any]:
 def _load_sparse(path: Path) -> sp.csr_array:
     with _reading(path):
         matrix = load_pickle(path)
-        rebuilt = sp.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
-        rebuilt.check_format(full_check=True)
-        return rebuilt
+        return sparse_rows(matrix.data, matrix.indices, matrix.indptr, matrix.shape, "{}", str(path))
 
 
 def _from_neighbour_lists(neighbours: dict[int, list[int]]) -> tuple[NDArray[np.int64], int]:
