@@ -12,7 +12,7 @@ from fedgkd.errors import DataError, FedGKDError, FetchError, SettingError, quot
 
 SOURCE = Path(fedgkd.__file__).parent
 # A query of MLflow's, Python's own sentence about attributes, and the place where the marks are made.
-NO_MESSAGES = ("experiments/tracking.py", "__init__.py", "errors.py")
+NO_MESSAGES = ("experiments/tracking.py", "__init__.py", "cli/__init__.py", "errors.py")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,11 @@ def test_a_path_is_whole_unless_a_part_of_it_is_too_long() -> None:
     usual = "/".join(["folder"] * 30)
     assert str(FetchError(f"cannot read {usual}/graph.npz")) == f"cannot read {usual}/graph.npz"
     assert str(FetchError(f"cannot read /tmp/{'x' * 300}/graph.npz")) == f"cannot read /tmp/{'x' * 79}…/graph.npz"
+
+
+def test_punctuation_after_a_long_word_stays() -> None:
+    assert str(DataError(f"{'x' * 300}: too long")) == f"{'x' * 79}…: too long"
+    assert str(DataError(f"it is (very {'x' * 300}); stop")) == f"it is (very {'x' * 79}…); stop"
 
 
 def test_a_message_has_an_end() -> None:

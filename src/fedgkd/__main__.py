@@ -8,4 +8,5 @@ if not sys.flags.safe_path:
 
 from fedgkd.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

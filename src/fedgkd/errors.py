@@ -18,7 +18,7 @@ import re
 LONGEST_QUOTE = 80
 _LONGEST_MESSAGE = 600
 _BREAK = re.compile(r"\s*[^\S ]\s*")
-_LONG_WORD = re.compile(rf"[^\s/']{{{LONGEST_QUOTE + 1},}}")
+_LONG_WORD = re.compile(rf"([^\s/']{{{LONGEST_QUOTE + 1},}}?)([:;,.)]*(?=[\s/']|$))")
 _HEAD, _TAIL = 400, 190
 
 
@@ -46,7 +46,7 @@ def _one_line(message: str) -> str:
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
     line = "".join(sign if sign.isprintable() else _escaped(sign) for sign in _BREAK.sub(" ", message.strip()))
-    return _LONG_WORD.sub(lambda word: shortened(word[0]), line)
+    return _LONG_WORD.sub(lambda word: shortened(word[1]) + word[2], line)
 
 
 class FedGKDError(Exception):

@@ -191,9 +191,7 @@ def test_a_file_without_defaults_is_of_this_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("headed", [True, False])
-def test_nothing_is_imported_that_a_file_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headed: bool
-) -> None:
+def test_nothing_is_imported_that_a_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headed: bool) -> None:
     """An algorithm of one's own keeps all its settings, and its module may be anybody's."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "cora.jsonl"

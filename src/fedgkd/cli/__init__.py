@@ -1,54 +1,32 @@
-"""The verbs people type.
+"""The command line.
 
-All of this package is imported for ``fedgkd --help``, so no module imports numpy, scipy or torch at its top: a command
-imports what it needs when it runs.
+Nothing is imported here before :func:`main` has made Ctrl-C and the streams safe; the verbs people type are in
+:mod:`fedgkd.cli.verbs`.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    from fedgkd.cli.verbs import app
 
-from fedgkd._version import __version__
-from fedgkd.cli import data, federation
-from fedgkd.cli.console import ErrorsInOneSentence, interrupt_again
-from fedgkd.cli.experiments import ablate, compare, tune
-from fedgkd.cli.options import Command
-from fedgkd.cli.partition import partition
-from fedgkd.cli.report import collect, report, tables
-from fedgkd.cli.run import predict, resume, run
-
-app = typer.Typer(
-    name="fedgkd",
-    cls=ErrorsInOneSentence,
-    help="Personalised federated learning of graph neural networks: FedGKD and its baselines.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(data.app)
-app.add_typer(federation.app)
-for verb in (run, resume, predict, compare, tune, ablate, report, collect, tables, partition):
-    app.command(cls=Command)(verb)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fedgkd {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    pass
+__all__ = ["app", "main"]
 
 
 def main() -> None:
     """The ``fedgkd`` command."""
-    sys.unraisablehook = interrupt_again
-    app()
+    from fedgkd.cli import process
+
+    with process.prepared():
+        from fedgkd.cli.verbs import app
+
+        app()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'fedgkd.cli' has no attribute '{name}'")
+    from fedgkd.cli.verbs import app
+
+    return app

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -19,46 +17,74 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from fedgkd.errors import FedGKDError
+from fedgkd.cli.process import READER_GONE, STOPPED, OutputError
+from fedgkd.errors import FedGKDError, SettingError, quoted
 
 NOTHING = "–"
 
 # A pipe or a file has no width of its own: a table there is as wide as it needs to be.
-out = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
+out = Console(highlight=False, markup=False, width=None if sys.stdout is not None and sys.stdout.isatty() else 200)
 err = Console(stderr=True, highlight=False, markup=False)
+
+
+# Typer names one of the errors that its parser raises; they have a base in common.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class ErrorsInOneSentence(TyperGroup):
     """Turns errors meant for the user, and Ctrl-C, into one sentence and an exit code."""
 
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **settings: Any) -> Any:
+        with _in_one_sentence():
+            for arg in args:
+                _check_text(arg)
+            return super().make_context(info_name, args, *rest, **settings)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _in_one_sentence():
             return super().invoke(ctx)
-        except FedGKDError as error:
-            print_error(str(error))
-            raise typer.Exit(2) from error
-        except PermissionError as error:
-            print_error(f"{error.filename}: permission denied")
-            raise typer.Exit(2) from error
-        except MemoryError as error:
-            print_error(f"there is not enough memory ({error}); try smaller settings, or a larger machine")
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as interrupt:
-            err.print("\nstopped by Ctrl-C")
-            raise typer.Exit(130) from interrupt
 
 
-def interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-    """Python prints and forgets a Ctrl-C that came while it ran a destructor; here it is pressed once more.
+@contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except OutputError as error:
+        if error.reader_gone:
+            raise typer.Exit(READER_GONE) from error
+        raise _refusal(str(error)) from error
+    except FedGKDError as error:
+        raise _refusal(str(error)) from error
+    except UsageError as error:
+        raise _usage(error) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
+        raise _refusal(f"{where}{reason}") from error
+    except MemoryError as error:
+        reason = f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
+        raise _refusal(f"{reason}; try smaller settings, or a larger machine") from error
+    except KeyboardInterrupt as interrupt:
+        err.print("\nstopped by Ctrl-C")
+        raise typer.Exit(STOPPED) from interrupt
 
-    Not at once: it would come in this function, whose errors are forgotten, too.
-    """
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
-        return
-    press = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    press.daemon = True
-    press.start()
+
+def _check_text(arg: str) -> None:
+    """Bytes that are no text come as lone surrogates; neither they nor NUL can be written to a file of settings."""
+    if "\0" in arg or any("\ud800" <= sign <= "\udfff" for sign in arg):
+        raise SettingError(f"the argument {quoted(arg)} is not text in UTF-8")
+
+
+def _refusal(message: str) -> typer.Exit:
+    print_error(str(FedGKDError(message)))
+    return typer.Exit(2)
+
+
+def _usage(error: Any) -> Exception:
+    """A verb without arguments shows its help, which is no error."""
+    if error.ctx is None or type(error).__name__ == "NoArgsIsHelpError":
+        return cast(Exception, error)
+    return _refusal(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path} --help")
 
 
 def print_error(message: str) -> None:
@@ -72,7 +98,8 @@ def new_table(title: str) -> Table:
 
 def print_json(value: Any) -> None:
     """Print dataclasses, dicts and lists as JSON; a number that is not there becomes null."""
-    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    unicode = sys.stdout.encoding.lower().startswith("utf")
+    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
 @contextmanager

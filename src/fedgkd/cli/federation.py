@@ -90,7 +90,7 @@ def init(
         console.out.print("write the numbers of features and classes into the federation.toml of every kit first")
 
 
-@app.command()
+@app.command(cls=Command)
 def renew(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that 'fedgkd federation init' made.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="New folder for the kits.")],
@@ -102,7 +102,7 @@ def renew(
         console.out.print(str(kit), soft_wrap=True)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(kit: KitFolder, graph: OwnGraph, label: Label = "label", allow_algorithm: AllowAlgorithm = None) -> None:
     """See at a site, before anything starts, whether data, certificate, clock and connection are fine."""
     from fedgkd.federation.imports import installed_modules_only
@@ -143,7 +143,7 @@ def _check(kit: Path, graph: Path, label: str, allowed: str | None) -> None:
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=Command)
 def serve(kit: KitFolder, allow_algorithm: AllowAlgorithm = None) -> None:
     """Be the coordinator, until Ctrl-C."""
     from fedgkd.federation.imports import installed_modules_only
@@ -159,7 +159,7 @@ def serve(kit: KitFolder, allow_algorithm: AllowAlgorithm = None) -> None:
         run_coordinator(found)
 
 
-@app.command()
+@app.command(cls=Command)
 def join(
     kit: KitFolder,
     graph: OwnGraph,
@@ -190,7 +190,7 @@ def join(
         run_site(found, Training(graph, folder, label, device, threads, not keep_metrics))
 
 
-@app.command()
+@app.command(cls=Command)
 def start(kit: KitFolder, json: Json = False) -> None:
     """Start the training, or go on with it, and watch it to the end (Ctrl-C leaves it to the segment that runs).
 
@@ -211,7 +211,7 @@ def start(kit: KitFolder, json: Json = False) -> None:
         raise typer.Exit(LEFT_OUT)
 
 
-@app.command()
+@app.command(cls=Command)
 def status(
     kit: KitFolder,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and show it anew every second.")] = False,
@@ -231,7 +231,7 @@ def status(
         console.out.print(status_table(known, connected, admin.kit.plan.sites))
 
 
-@app.command()
+@app.command(cls=Command)
 def stop(kit: KitFolder) -> None:
     """Stop the training; 'start' goes on with it from the last whole round."""
     with _admin(kit) as admin:

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from fedgkd.errors import SettingError, quoted
+from fedgkd.parsing import parse_number, parse_whole
+
 
 class Command(TyperCommand):
-    """A command whose list options take several values after one flag: ``--clients 5 10 20``."""
+    """A command whose list options take several values after one flag (``--clients 5 10 20``), and whose numbers are
+    decimal digits.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         flags = {flag for param in self.params if getattr(param, "multiple", False) for flag in param.opts}
-        return super().parse_args(ctx, list(repeat_flags(args, flags)))
+        single = list(repeat_flags(args, flags))
+        check_numbers(single, self._numbers())
+        return super().parse_args(ctx, single)
+
+    def _numbers(self) -> dict[str, type]:
+        """What kind of number each flag takes that takes one."""
+        if self.callback is None:
+            return {}
+        hints = get_type_hints(inspect.unwrap(self.callback))
+        kinds = {name: kind for name, hint in hints.items() for kind in (int, float) if kind in _parts(hint)}
+        return {flag: kinds[param.name] for param in self.params if param.name in kinds for flag in param.opts}
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in get_args(hint):
+        yield from _parts(part)
+
+
+def check_numbers(args: Sequence[str], kinds: Mapping[str, type]) -> None:
+    """Raise where a flag that takes a number has anything but one; the parser would take ``1_000``."""
+    flag = None
+    for arg in args:
+        name, equals, value = arg.partition("=")
+        if flag is not None:
+            _check_number(flag, arg, kinds[flag])
+            flag = None
+        elif arg == "--":
+            return
+        elif name in kinds and equals:
+            _check_number(name, value, kinds[name])
+        elif name in kinds:
+            flag = name
+
+
+def _check_number(flag: str, text: str, kind: type) -> None:
+    try:
+        parse_whole(text) if kind is int else parse_number(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a finite number"
+        raise SettingError(f"{flag} must be {wanted}, not {quoted(text)}") from None
 
 
 def repeat_flags(args: list[str], flags: Collection[str]) -> Iterator[str]:
