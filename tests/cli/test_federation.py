@@ -53,6 +53,8 @@ def test_init_needs_no_sizes_but_then_says_what_is_left_to_do(tmp_path: Path) ->
         (("--port", "0"), "port must be"),
         (("--classes", "many"), "takes their number or at least two names"),
         (("--like", "nowhere.npz"), "nowhere.npz"),
+        (("--set", "rounds=1000000000000"), "rounds must be at most 10,000,000 in a federation"),
+        (("--features", "6", "--classes", "3", "--set", "hidden=1000000"), "GB of memory, but there are"),
     ],
 )
 def test_init_names_a_mistake_and_leaves_nothing_behind(
@@ -80,6 +82,7 @@ def test_check_tells_what_is_fine_until_something_is_not(tmp_path: Path) -> None
     assert "certificate: north, valid until" in output
     assert "graph: 12 nodes, 6 features, 3 classes, as agreed" in output
     assert "cannot reach the coordinator at localhost:1" in output
+    assert "federation: fedgkd, at most 100 rounds; this machine has room for the model" in output
     code, output = federation("check", "--kit", tmp_path / "kits" / "north", "--graph", tmp_path / "other.npz")
     assert code == 2
     assert "has 5 feature columns, but the federation agreed on 6" in output
@@ -138,9 +141,30 @@ def test_start_ends_with_a_code_of_its_own_if_a_site_was_left_out(
     from fedgkd.federation.admin import Driver
 
     rows = [{"site": "north", "left_out": None}, {"site": "south", "left_out": reason}]
-    monkeypatch.setattr(module, "_admin", lambda kit: nullcontext(SimpleNamespace(kit=None)))
+    agreed = SimpleNamespace(plan=SimpleNamespace(check_settings=lambda: None))
+    monkeypatch.setattr(module, "_admin", lambda kit: nullcontext(SimpleNamespace(kit=agreed)))
     monkeypatch.setattr(Driver, "run", lambda driver: {"round": 9, "sites": rows})
     ended, output = federation("start", "--kit", "anywhere")
     assert ended == code
     assert "finished after 9 rounds" in output
     assert ("south was left out and has no model: late: no answer within 10 s" in output) == (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [("rounds = 1e30", "rounds must be"), ("hidden = 1e9", "hidden must be at most 1,000,000")],
+)
+def test_every_party_refuses_a_file_that_asks_for_the_impossible(line: str, sentence: str, tmp_path: Path) -> None:
+    save_graph(tmp_path / "own.npz", random_graph())
+    federation(*INIT, "--out", tmp_path / "kits", "--like", tmp_path / "own.npz", "--port", "1")
+    for party, verb, options in (
+        ("north", "check", ("--graph", tmp_path / "own.npz")),
+        ("north", "join", ("--graph", tmp_path / "own.npz")),
+        ("coordinator", "serve", ()),
+    ):
+        path = tmp_path / "kits" / party / "federation.toml"
+        path.write_text(path.read_text().partition("[settings]")[0] + f"[settings]\nalgorithm = 'fedavg'\n{line}\n")
+        code, output = federation(verb, "--kit", tmp_path / "kits" / party, *options)
+        assert code == 2
+        assert sentence in output
+        assert "Traceback" not in output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from fedgkd.data.npz import save_graph
 from fedgkd.errors import DataError, FederationError, SettingError
+from fedgkd.experiments import hardware
 from fedgkd.federation.plan import FILE, Plan, Rules, read_plan
 from tests.graphs import random_graph
 
@@ -142,3 +144,51 @@ def test_a_graph_without_training_nodes_is_refused(tmp_path: Path) -> None:
 def test_sizes_that_are_not_said_yet_are_asked_for(change: dict[str, Any]) -> None:
     with pytest.raises(FederationError, match="does not say the number of"):
         replace(PLAN, **change).algorithm()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"settings": {"rounds": 10**15}}, "rounds must be at most 10,000,000 in a federation, not '1000000000000000'"),
+        ({"settings": {"layers": 10**8}}, "layers must be at most 1,000 in a federation"),
+        ({"settings": {"hidden": 10**9}}, "hidden must be at most 1,000,000 in a federation"),
+        ({"settings": {"algorithm": "fedgkd", "nodes_per_class": 10**9}}, "nodes_per_class must be at most 1,000,000"),
+        ({"settings": {"hidden": 10**6}}, r"hidden = 1000000, layers = 2, 6 features and 3 classes takes about .* GB"),
+        ({"settings": {"hidden": 200_000}}, r"a model with .* takes about 2,320 GB of memory, but there are .* GB"),
+        ({"rules": replace(RULES, features=10**6), "settings": {"hidden": 10**5}}, "GB of memory"),
+        ({"rules": replace(RULES, features=10**15)}, "features must be at most 1,000,000"),
+        ({"rules": replace(RULES, segment=10**15)}, "segment must be at most 1,000,000"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(change: dict[str, Any], sentence: str) -> None:
+    began = time.monotonic()
+    with pytest.raises((FederationError, SettingError), match=sentence):
+        replace(PLAN, **change).algorithm()
+    assert time.monotonic() - began < 10.0, "worked out, not tried"
+
+
+def test_a_number_without_end_is_refused_by_name(tmp_path: Path) -> None:
+    PLAN.write(tmp_path)
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace("rounds = 5", "rounds = 1e30"))
+    with pytest.raises(SettingError, match="rounds must be"):
+        _ = read_plan(tmp_path).config
+
+
+def test_a_coordinator_and_a_site_need_room_for_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "memory", lambda: 20_000)
+    PLAN.algorithm()
+    with pytest.raises(FederationError, match="the models of 200 sites with hidden = 8"):
+        replace(PLAN, sites=tuple(f"s{number}" for number in range(200))).check_coordinator()
+    PLAN.check_graph(random_graph())
+    with pytest.raises(FederationError, match="training on 900 nodes with hidden = 8"):
+        PLAN.check_graph(random_graph(nodes=900))
+
+
+def test_this_machine_has_some_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert 10**8 < hardware.memory() < 10**14
+    monkeypatch.setattr(hardware, "_CONTAINER", tmp_path / "limit")
+    (tmp_path / "limit").write_text("123456\n")
+    assert hardware.memory() == 123456
+    (tmp_path / "limit").write_text("max\n")
+    assert hardware.memory() > 123456

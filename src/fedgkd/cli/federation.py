@@ -81,6 +81,8 @@ def init(
     with installed_modules_only(out):
         asked = Plan(rules, tuple(sites), _classes(classes or []), settings, allowed=allow_algorithm)
         plan = _with_typed_settings(asked)
+        if features and plan.num_classes:
+            plan.algorithm()
         kits = make_kits(plan, out)
     console.out.print(f"kits of the federation {quoted(name)}:", soft_wrap=True)
     for kit in kits:
@@ -124,8 +126,14 @@ def _check(kit: Path, graph: Path, label: str, allowed: str | None) -> None:
             raise FederationError(f"{quoted(found.name)} is not on the list of sites in federation.toml")
         return f"certificate: {found.name}, valid until {end:%Y-%m-%d}; the clock is within its time"
 
+    def plan() -> str:
+        found.plan.algorithm()
+        run = found.plan.config.run
+        return f"federation: {run.algorithm}, at most {run.rounds} rounds; this machine has room for the model"
+
     def data() -> str:
         own = found.plan.open_graph(graph, label)
+        found.plan.check_graph(own)
         return f"graph: {own.num_nodes:,} nodes, {own.num_features:,} features, {own.num_classes} classes, as agreed"
 
     def coordinator() -> str:
@@ -133,7 +141,7 @@ def _check(kit: Path, graph: Path, label: str, allowed: str | None) -> None:
         return f"coordinator: {rules.host}:{rules.port} answers, and both sides accept each other's certificate"
 
     problems = 0
-    for test in (certificate, data, coordinator):
+    for test in (certificate, plan, data, coordinator):
         try:
             console.out.print(test(), soft_wrap=True)
         except FedGKDError as problem:
@@ -199,6 +207,7 @@ def start(kit: KitFolder, json: Json = False) -> None:
     from fedgkd.federation.admin import Driver
 
     with _admin(kit) as admin, _table(admin.kit) as show:
+        admin.kit.plan.check_settings()
         status = Driver(admin, lambda sentence: console.err.print(sentence, soft_wrap=True), show).run()
     if json:
         console.print_json(status)

@@ -32,6 +32,16 @@ _RESERVED = ("server", "coordinator", "admin", "authority", "all")
 _LOCAL = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "device", "threads")
 _LISTS = {"sites", "blocked", "classes", "settings"}
 _SIMULATED = {"participation": 1.0, "dropout_rate": 0.0}
+_MOST = {"rounds": 10_000_000, "layers": 1_000, "seed": 2**63}
+_MOST_OF_ANYTHING = 1_000_000
+"""Of what a setting counts. Far beyond any use, and little enough to work out how much memory it would take."""
+
+_TRAINING_BYTES = 58
+"""What a site holds for each of its parameters: values, gradients, moments, what it got, and copies that it keeps."""
+_SERVING_BYTES = 12
+"""What the coordinator holds for each shared parameter of each site: models, uploads, and the mixture of them."""
+_NODE_BYTES = 16
+"""What a site holds for each node in each unit of a layer: the output, its gradient, and what both are made from."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Rules:
     host: str = setting("localhost", "where the sites find the coordinator")
     port: int = setting(8002, "the one port that the coordinator listens on", low=1, high=65535)
     features: int = setting(0, "feature columns of every site's graph; 0: not said yet", low=0)
-    deadline: float = setting(600.0, "seconds that a round waits for the sites", low=0, open_low=True)
+    deadline: float = setting(600.0, "seconds that a round waits for the sites", low=0, high=1e7, open_low=True)
     min_sites: int = setting(1, "a round with fewer usable answers is repeated", low=1)
     segment: int = setting(20, "rounds after which a restarted site is taken in again at the latest", low=1)
     largest_norm: float = setting(
@@ -106,6 +116,7 @@ class Plan:
         from fedgkd.experiments.config import make_config
 
         config = make_config((FILE, dict(self.settings)), find=self._find)
+        self._check_counts(config)
         for name, value in _SIMULATED.items():
             if getattr(config.run, name) != value:
                 raise SettingError(f"{name} is a setting of simulations; the sites of a federation fail by themselves")
@@ -143,12 +154,55 @@ class Plan:
             if not number:
                 raise FederationError(f"{FILE} does not say the number of {name}; write it into the file of every kit")
 
+    def check_settings(self) -> None:
+        """Raise for settings that no federation can have, at a party that does not run code of somebody's own."""
+        if ":" not in str(self.settings.get("algorithm", "")):
+            _ = self.config
+
+    def _check_counts(self, config: Config) -> None:
+        counts = {"features": self.rules.features, "classes": self.num_classes, "segment": self.rules.segment}
+        for name, value in (counts | config.values()).items():
+            most = _MOST.get(name, _MOST_OF_ANYTHING)
+            if isinstance(value, int) and value > most:
+                raise SettingError(f"{name} must be at most {most:,} in a federation, not {quoted(value)}")
+
     def algorithm(self) -> Algorithm:
-        """The agreed algorithm over the agreed sizes."""
+        """The agreed algorithm over the agreed sizes.
+
+        Raises:
+            FederationError: If this machine could not hold what a client of it needs.
+        """
         self.check_sizes()
         config = self.config
         network = config.network(self.rules.features, self.num_classes)
-        return config.algorithm(config.method, network, len(self.sites), config.run.seed)
+        algorithm = config.algorithm(config.method, network, len(self.sites), config.run.seed)
+        self.check_memory(_TRAINING_BYTES * sum(algorithm.model.sizes.values()), "a model")
+        return algorithm
+
+    def check_coordinator(self) -> None:
+        """Raise if this machine could not be the coordinator."""
+        algorithm = self.algorithm()
+        shared = sum(algorithm.model.sizes[name] for name in algorithm.shared)
+        self.check_memory(_SERVING_BYTES * shared * len(self.sites), f"the models of {len(self.sites)} sites")
+
+    def check_graph(self, graph: Graph) -> None:
+        """Raise if this machine could not train on a graph of its own."""
+        run = self.config.run
+        features = _TRAINING_BYTES * sum(self.algorithm().model.sizes.values())
+        units = graph.num_nodes * run.hidden * run.layers
+        self.check_memory(features + _NODE_BYTES * units, f"training on {graph.num_nodes:,} nodes")
+
+    def check_memory(self, needed: int, what: str) -> None:
+        """Raise if this machine has less than ``needed`` bytes."""
+        from fedgkd.experiments.hardware import memory
+
+        if needed > memory():
+            run = self.config.run
+            sizes = f"hidden = {run.hidden}, layers = {run.layers}, {self.rules.features} features"
+            raise FederationError(
+                f"{what} with {sizes} and {self.num_classes} classes takes about {needed / 1e9:,.0f} GB of memory, "
+                f"but there are {memory() / 1e9:.1f} GB; make {FILE}'s settings smaller"
+            )
 
     def terms(self) -> dict[str, Any]:
         """All that must be the same at every party for the training to make sense, as JSON can hold it."""

@@ -57,8 +57,7 @@ class Training:
 def serve(kit: Kit) -> None:
     """The coordinator, in the foreground until it is told to stop."""
     kit.check_certificate()
-    kit.plan.check_sizes()
-    kit.plan.algorithm()  # what is wrong with its settings is said here, not in a job that nobody sees
+    kit.plan.check_coordinator()  # what is wrong with the plan is said here, not in a job that nobody sees
     check_port_free(kit.plan.rules.port)
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
         settle(kit)
@@ -73,6 +72,7 @@ def serve(kit: Kit) -> None:
 def join(kit: Kit, training: Training) -> None:
     """A site, in the foreground until it is told to stop: the training process, and FLARE's client once that is up."""
     kit.check_certificate()
+    kit.plan.algorithm()
     check_coordinator(kit)
     name = kit.name
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:

@@ -42,10 +42,12 @@ def open_site(options: argparse.Namespace) -> Site:
     from fedgkd.federation.site import Site
 
     kit = Kit.open(options.kit, "site", allowed=options.allow_algorithm)
+    graph = kit.plan.open_graph(options.graph, options.label)
+    kit.plan.check_graph(graph)
     return Site(
         kit.plan,
         kit.name,
-        kit.plan.open_graph(options.graph, options.label),
+        graph,
         options.out,
         share_metrics=not options.keep_metrics,
         device=options.device,
