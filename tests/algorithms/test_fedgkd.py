@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -159,3 +160,66 @@ def test_every_relation_can_compare_them(kind: str, relation: str) -> None:
 def test_what_is_not_distilled_cannot_be_distilled_once() -> None:
     with pytest.raises(SettingError, match="task_feature=weights is not distilled; leave distillation at dynamic"):
         make_config(("here", {"task_feature": "weights", "distillation": "static"}))
+
+
+def test_prototypes_are_sent_with_their_counts_and_nothing_is_distilled() -> None:
+    federation = planted_federation(3)
+    network = Network("gcn", federation.num_features, 8, 2, federation.num_classes)
+    algorithm = FedGKD(FedGKDSettings(task_feature="prototypes", prototype_size=6), network, 3, seed=0)
+    clients = ClientBatch(range(3), federation.graphs, seed=0)
+    algorithm.start(clients)
+    clients.round = 1
+    start = algorithm.model.initial(0, 3)
+    upload = algorithm.client_step(clients, start)
+    assert upload.keys() == algorithm.uploads
+    assert upload["task_feature"].shape == (3, federation.num_classes, 6)
+    graph = federation.graphs[1]
+    assert graph.masks is not None
+    train = graph.y[graph.masks[0]]
+    assert upload["task_counts"][1].tolist() == [float((train == c).sum()) for c in range(federation.num_classes)]
+    again = algorithm.client_step(clients, start)
+    assert again["task_feature"].equal(upload["task_feature"]), "they describe the data, not the model"
+    with pytest.raises(SettingError, match="task_feature=prototypes is not distilled"):
+        FedGKDSettings(task_feature="prototypes", distillation="static")
+
+
+def test_an_own_share_does_not_depend_on_the_partners() -> None:
+    mixing = server_step([0, 10, 90], own_share=0.25, tau_s=20.0)
+    assert mixing.weights.diagonal().tolist() == pytest.approx([0.25] * 3)
+    assert mixing.weights.sum(dim=1).tolist() == pytest.approx([1.0] * 3)
+    assert mixing.weights[0, 1] > 2 * mixing.weights[0, 2], "the nearer client counts more"
+    assert mixing.facts["own_share"] == pytest.approx(0.25)
+    even = server_step([0, 10, 90], own_share=0.25, tau_s=0.0)
+    assert even.weights[0].tolist() == pytest.approx([0.25, 0.375, 0.375])
+
+
+def test_a_large_kernel_leaves_something_to_the_partners() -> None:
+    """The diagonal of exp(τR) is far above the rest: a softmax over all would give the partners exactly nothing."""
+    mixing = server_step([0, 10, 90], own_share=0.5, tau=9.0, tau_s=50.0)
+    assert mixing.weights.isfinite().all()
+    assert mixing.weights[0, 1] == pytest.approx(0.5)
+
+
+def test_the_gate_treats_all_partners_alike_unless_there_is_structure() -> None:
+    shut = server_step([0, 60, 90], own_share=0.2, gate=True, tau_s=10.0)
+    assert shut.facts["gate_open"] is False
+    assert shut.weights[0].tolist() == pytest.approx([0.2, 0.4, 0.4])
+    assert "gate_open" not in server_step([0, 60, 90]).facts
+
+
+def test_tau_by_spectrum_makes_the_kernel_the_same_whatever_the_number_of_copies() -> None:
+    """Four times as many clients of the same two groups have four times the eigenvalue, and the same exponent."""
+    kernels = []
+    for copies in (2, 8):
+        angles = torch.tensor([0.0, 80.0]).repeat_interleave(copies).deg2rad()
+        features = torch.stack([angles.cos(), angles.sin()], dim=1).unsqueeze(1)
+        settings = FedGKDSettings(relation="cosine", kernel="centred", tau=4.0, tau_by_spectrum=True)
+        algorithm = FedGKD(settings, NETWORK, num_clients=2 * copies, seed=0)
+        mixing = algorithm.server_step({"task_feature": features}, ServerRound(1, tuple(range(2 * copies))))
+        assert mixing.kernel is not None
+        kernels.append(mixing.kernel[0])
+    for copies, kernel in zip((2, 8), kernels, strict=True):
+        # exp(4) along the one direction that separates the groups, 1 elsewhere, scaled to a unit diagonal.
+        grown = (math.exp(4.0) - 1.0) / (2 * copies)
+        assert kernel[1].item() == pytest.approx(grown / (1 + grown), rel=1e-6)
+        assert kernel[-1].item() == pytest.approx(-grown / (1 + grown), rel=1e-6)

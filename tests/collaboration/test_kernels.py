@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import expm
 
-from fedgkd.collaboration import KERNELS, kernel_matrix, row_softmax
+from fedgkd.collaboration import KERNELS, has_structure, kernel_matrix, leading_eigenvalue, row_softmax
 from fedgkd.collaboration.kernels import effective_resistance
 from fedgkd.errors import SettingError
 
@@ -119,3 +119,20 @@ def test_effective_resistance_of_a_path_and_of_separate_parts() -> None:
 def test_unknown_kernel() -> None:
     with pytest.raises(SettingError, match="kernel must be one of"):
         kernel_matrix(_relation(3), "cubic")
+
+
+def test_structure_is_told_from_chance() -> None:
+    """Two groups are found; pairs in random order are called structure about as often as the quantile allows."""
+    assert has_structure(_groups(10, 5, 0.5, 0.1), np.random.default_rng(0))
+    assert not has_structure(torch.full((10, 10), 0.4).fill_diagonal_(1.0), np.random.default_rng(0))
+    draw = np.random.default_rng(1)
+    found = 0
+    for _ in range(60):
+        relation = torch.from_numpy(draw.normal(size=(10, 10)))
+        found += has_structure((relation + relation.T) / 2, draw)
+    assert found <= 9, "5 % of 60 are 3"
+
+
+def test_leading_eigenvalue_of_two_groups_by_hand() -> None:
+    """Of 2 k clients, r inside and s between groups: 1 + (k - 1) r - k s."""
+    assert leading_eigenvalue(_groups(8, 4, 0.5, 0.1)) == pytest.approx(1 + 3 * 0.5 - 4 * 0.1)

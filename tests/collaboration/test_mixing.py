@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from fedgkd.collaboration import mix, spearman, uniform, weighted
+from fedgkd.collaboration import auc, effective_donors, mix, spearman, uniform, weighted, with_own_share
 
 
 def test_mix_is_a_matrix_product_over_clients() -> None:
@@ -28,3 +28,29 @@ def test_spearman_equals_scipy_with_ties() -> None:
     expected = spearmanr(relation[pairs], -divergence[pairs]).statistic
     assert spearman(relation, divergence) == pytest.approx(expected)
     assert np.isnan(spearman(np.ones((3, 3)), divergence[:3, :3]))
+
+
+def test_an_own_share_leaves_the_rest_to_the_partners() -> None:
+    partners = torch.tensor([[9.0, 1.0, 3.0], [1.0, 9.0, 1.0], [0.0, 2.0, 9.0]], dtype=torch.float64)
+    assert with_own_share(partners, 0.2).tolist() == [[0.2, 0.2, pytest.approx(0.6)], [0.4, 0.2, 0.4], [0.0, 0.8, 0.2]]
+    assert with_own_share(partners[:1, :1], 0.2).tolist() == [[1.0]], "who is alone keeps its own"
+
+
+def test_effective_donors_are_counted_by_hand() -> None:
+    assert effective_donors(uniform(8)) == pytest.approx(8.0)
+    assert effective_donors(torch.eye(5)) == pytest.approx(5.0)
+    one_for_all = torch.zeros(4, 4)
+    one_for_all[:, 2] = 1.0
+    assert effective_donors(one_for_all) == pytest.approx(1.0)
+    half = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
+    assert effective_donors(half) == pytest.approx(2.0)
+
+
+def test_auc_by_hand() -> None:
+    """Pairs of one group have 0.9 and 0.3, pairs of two 0.3, 0.5, 0.1 and 0.2: of eight comparisons 6.5 are won."""
+    relation = np.eye(4)
+    for (i, j), value in {(0, 1): 0.9, (2, 3): 0.3, (0, 2): 0.3, (0, 3): 0.5, (1, 2): 0.1, (1, 3): 0.2}.items():
+        relation[i, j] = relation[j, i] = value
+    assert auc(relation, ["a", "a", "b", "b"]) == pytest.approx(6.5 / 8)
+    assert np.isnan(auc(relation, ["a"] * 4))
+    assert np.isnan(auc(relation, list("abcd")))

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from fedgkd.collaboration import both, centred, correlation, cosine
+from fedgkd.collaboration import both, centred, correlation, cosine, weighted_cosine
 
 
 def test_correlation_equals_numpy_column_by_column() -> None:
@@ -63,3 +65,19 @@ def test_centred_is_the_cosine_of_what_differs_from_the_mean() -> None:
 def test_centred_equal_clients_relate_to_nobody(clients: int) -> None:
     features = torch.full((clients, 2, 3), 0.1)  # not exactly representable, so a mean in float32 may be off
     assert centred(features).equal(torch.eye(clients, dtype=torch.float64))
+
+
+def test_weighted_cosine_by_hand() -> None:
+    """Class 0 of 2 and 6 nodes weighs 1.5, class 1 of 1 and 1 node 0.5; class 2 is told by one client only."""
+    first = torch.tensor([[1.0, 0.0], [0.0, 2.0], [5.0, 5.0]])
+    second = torch.tensor([[1.0, 1.0], [0.0, -1.0], [0.0, 0.0]])
+    counts = torch.tensor([[2.0, 1.0, 4.0], [6.0, 1.0, 0.0]])
+    inner = 1.5 * 1.0 + 0.5 * -2.0
+    norm = math.sqrt((1.5 * 1.0 + 0.5 * 4.0) * (1.5 * 2.0 + 0.5 * 1.0))
+    relation = weighted_cosine(torch.stack([first, second]), counts)
+    assert relation.tolist() == [[1.0, pytest.approx(inner / norm)], [pytest.approx(inner / norm), 1.0]]
+
+
+def test_without_a_class_in_common_there_is_no_relation() -> None:
+    features = torch.ones(2, 2, 3)
+    assert weighted_cosine(features, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [[1.0, 0.0], [0.0, 1.0]]

@@ -16,10 +16,22 @@ from torch import Tensor
 
 from fedgkd.algorithms.base import Algorithm, ServerRound
 from fedgkd.clients import ClientBatch, Tensors
-from fedgkd.collaboration import KERNELS, RELATIONS, Mixing, kernel_matrix, row_softmax
-from fedgkd.distillation import TASK_FEATURES, DistillationSettings, distil, distil_static, proxy_embedding
+from fedgkd.collaboration import (
+    KERNELS,
+    RELATIONS,
+    Mixing,
+    effective_donors,
+    has_structure,
+    kernel_matrix,
+    leading_eigenvalue,
+    row_softmax,
+    weighted_cosine,
+    with_own_share,
+)
+from fedgkd.distillation import TASK_FEATURES, DistillationSettings, distil, distil_static, prototypes, proxy_embedding
 from fedgkd.errors import SettingError
 from fedgkd.models import Network
+from fedgkd.randomness import stream
 from fedgkd.settings import setting
 from fedgkd.training import local_round
 from fedgkd.training.local import personal_model
@@ -30,6 +42,8 @@ RELATION, SEEN = "relation", "relation_rounds"
 EMBEDDING, WEIGHTS, UPDATES = "embedding", "weights", "updates"
 UNDISTILLED = (EMBEDDING, WEIGHTS, UPDATES)
 """What the paper holds distilled tasks against: FED-PUB's embedding, the model, and what a round changes about it."""
+
+PROTOTYPES, COUNTS = "prototypes", "task_counts"
 
 PAPER = {
     "nodes_per_class": 1,
@@ -57,9 +71,13 @@ class FedGKDSettings(DistillationSettings):
     task_feature: str = setting(
         "predictions",
         "what describes a task: X‖H, X, H, Y of the distilled graph, or the class distributions predicted on it; "
-        "or, with nothing distilled, FED-PUB's embedding, the weights, or their change in the round",
-        choices=(*TASK_FEATURES, *UNDISTILLED),
+        "or, with nothing distilled, class prototypes of the client's own graph, FED-PUB's embedding, the weights, "
+        "or their change in the round",
+        choices=(*TASK_FEATURES, PROTOTYPES, *UNDISTILLED),
     )
+    prototype_size: int = setting(0, "numbers per prototype, by a random projection; 0: one per feature", low=0)
+    prototype_noise: float = setting(0.0, "standard deviation of the noise on a prototype, whose norm is near 1", low=0)
+    prototype_min_count: int = setting(1, "training nodes of a class below which its prototype is not sent", low=1)
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
     static_models: int = setting(50, "random models matched in static distillation", low=1)
@@ -74,11 +92,21 @@ class FedGKDSettings(DistillationSettings):
     relation_rounds: int = setting(
         100, "rounds over which the server averages the relation (1: each on its own)", low=1
     )
+    tau_by_spectrum: bool = setting(
+        False, "divide τ by the largest eigenvalue of the centred relation, so that it need not follow n"
+    )
     tau_s: float = setting(3.0, "temperature of the row softmax over the kernel (τ_s)", low=0)
+    own_share: float | None = setting(
+        None,
+        "share of its own model that a client keeps, whoever its partners are; none: the softmax decides",
+        low=0,
+        high=1,
+    )
+    gate: bool = setting(False, "partners count alike as long as the relation groups the clients no more than chance")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.distillation == "static" and self.task_feature in UNDISTILLED:
+        if self.distillation == "static" and self.task_feature in (PROTOTYPES, *UNDISTILLED):
             raise SettingError(f"task_feature={self.task_feature} is not distilled; leave distillation at dynamic")
 
     @property
@@ -96,6 +124,8 @@ class FedGKD(Algorithm):
         super().__init__(settings, network, num_clients, seed)
         if settings.relates_models:
             self.extra_uploads = ()
+        elif settings.task_feature == PROTOTYPES:
+            self.extra_uploads = ("task_feature", COUNTS)
 
     def shares(self, parameter: str) -> bool:
         return True
@@ -107,6 +137,11 @@ class FedGKD(Algorithm):
             with clients.timed("distillation"):
                 feature = distil_static(clients, self.network, settings, settings.static_models)
             clients.state[STATIC_FEATURE] = feature
+        if settings.task_feature == PROTOTYPES:
+            with clients.timed("distillation"):
+                clients.state[STATIC_FEATURE], clients.state[COUNTS] = prototypes(
+                    clients, settings.prototype_size, settings.prototype_noise, settings.prototype_min_count
+                )
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedGKDSettings = self.settings
@@ -114,20 +149,45 @@ class FedGKD(Algorithm):
         if not settings.relates_models:
             with clients.timed("embedding" if settings.task_feature == EMBEDDING else "distillation"):
                 upload["task_feature"] = self._task_feature(clients)
+        if settings.task_feature == PROTOTYPES:
+            upload[COUNTS] = clients.state[COUNTS]
         return upload
 
     def server_step(self, uploads: Tensors, server: ServerRound) -> Mixing:
         settings: FedGKDSettings = self.settings
+        relation, memory = self._averaged(self._relation(uploads, server), server)
+        kernel = kernel_matrix(
+            relation, settings.kernel, self._tau(relation), settings.identity_term, settings.normalise_kernel
+        )
+        structured = not settings.gate or has_structure(relation, stream(self.seed, "gate"))
+        weights = self._weights(kernel if structured else torch.ones_like(kernel))
+        facts = {"own_share": float(weights.diagonal().mean()), "effective_donors": effective_donors(weights)}
+        return Mixing(weights, relation, kernel, memory, facts | ({"gate_open": structured} if settings.gate else {}))
+
+    def _relation(self, uploads: Tensors, server: ServerRound) -> Tensor:
+        settings: FedGKDSettings = self.settings
+        if settings.task_feature == PROTOTYPES:
+            return weighted_cosine(uploads["task_feature"], uploads[COUNTS]).cpu()
         feature = self._model_feature(uploads, server) if settings.relates_models else uploads["task_feature"]
-        relation = RELATIONS[settings.relation](feature).cpu()
-        relation, memory = self._averaged(relation, server)
+        return RELATIONS[settings.relation](feature).cpu()
+
+    def _tau(self, relation: Tensor) -> float:
+        settings: FedGKDSettings = self.settings
         tau = settings.tau / len(relation) if settings.tau_per_client else settings.tau
-        kernel = kernel_matrix(relation, settings.kernel, tau, settings.identity_term, settings.normalise_kernel)
-        return Mixing(row_softmax(kernel, settings.tau_s), relation, kernel, memory=memory)
+        leading = leading_eigenvalue(relation) if settings.tau_by_spectrum else 1.0
+        return tau / leading if leading > 0 else tau
+
+    def _weights(self, kernel: Tensor) -> Tensor:
+        settings: FedGKDSettings = self.settings
+        if settings.own_share is None:
+            return row_softmax(kernel, settings.tau_s)
+        # A client's similarity to itself would leave nothing of the softmax to the others.
+        partners = kernel.clone().fill_diagonal_(float(kernel.min()))
+        return with_own_share(row_softmax(partners, settings.tau_s), settings.own_share)
 
     def _task_feature(self, clients: ClientBatch) -> Tensor:
         settings: FedGKDSettings = self.settings
-        if settings.distillation == "static":
+        if settings.distillation == "static" or settings.task_feature == PROTOTYPES:
             return clients.state[STATIC_FEATURE]
         if settings.task_feature == EMBEDDING:
             return proxy_embedding(clients, self.network, personal_model(clients)).unsqueeze(2)

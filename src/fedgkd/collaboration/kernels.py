@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgkd.errors import SettingError, quoted
@@ -11,6 +13,7 @@ KERNELS = ("exponential", "centred", "local", "square", "uniform", "effective_re
 
 # exp(600) ≈ 1e260 is still finite and its differences are already far beyond what a softmax can tell apart.
 _LARGEST_EXPONENT = 600.0
+_SHUFFLES = 200
 
 
 def kernel_matrix(
@@ -44,6 +47,34 @@ def kernel_matrix(
     else:
         raise SettingError(f"kernel must be one of {', '.join(KERNELS)}, not {quoted(kernel)}")
     return _normalised(similarity) if normalise else similarity
+
+
+def leading_eigenvalue(relation: Tensor) -> float:
+    """The largest of the centred relation :math:`JRJ`: how much the strongest difference between clients explains."""
+    return float(torch.linalg.eigvalsh(_centred(relation.double()))[-1])
+
+
+def has_structure(relation: Tensor, draw: np.random.Generator, quantile: float = 0.95) -> bool:
+    """Whether the relation groups the clients more than its own values would in random order (Horn's analysis).
+
+    The largest eigenvalue of the centred relation, without its diagonal, is compared with those of relations whose
+    pairs are shuffled.
+    """
+    clients = len(relation)
+    values = relation.double().cpu().numpy()
+    above = np.triu_indices(clients, k=1)
+    pairs = values[above]
+    chance = [_largest_centred(draw.permutation(pairs), above, clients) for _ in range(_SHUFFLES)]
+    return bool(_largest_centred(pairs, above, clients) > np.quantile(chance, quantile))
+
+
+def _largest_centred(pairs: NDArray[np.float64], above: tuple[NDArray[np.int64], ...], clients: int) -> float:
+    matrix = np.zeros((clients, clients))
+    matrix[above] = pairs
+    matrix += matrix.T
+    matrix -= matrix.mean(axis=0)
+    matrix -= matrix.mean(axis=1, keepdims=True)
+    return float(np.linalg.eigvalsh((matrix + matrix.T) / 2)[-1])
 
 
 def row_softmax(similarity: Tensor, tau_s: float) -> Tensor:

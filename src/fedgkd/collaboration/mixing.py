@@ -53,6 +53,26 @@ def _product(weights: Tensor, models: Tensor) -> Tensor:
     return mixed.view(len(weights), *models.shape[1:])
 
 
+def with_own_share(partners: Tensor, own_share: float) -> Tensor:
+    """Mixing weights in which every client keeps ``own_share`` of its own model, whoever its partners are.
+
+    Args:
+        partners: ``(clients, clients)``, how much each is worth to each; the diagonal does not count.
+    """
+    clients = len(partners)
+    if clients == 1:
+        return torch.ones_like(partners)
+    others = partners.clone().fill_diagonal_(0.0)
+    weights = (1.0 - own_share) * others / others.sum(dim=1, keepdim=True)
+    return weights.fill_diagonal_(own_share)
+
+
+def effective_donors(weights: Tensor) -> float:
+    """How many clients' models make up the mixtures: the exponential of the entropy of the clients' mean shares."""
+    share = weights.double().mean(dim=0)
+    return float(torch.special.entr(share).sum().exp())
+
+
 def uniform(clients: int) -> Tensor:
     """Everybody gets the plain mean."""
     return torch.full((clients, clients), 1.0 / clients, dtype=torch.float64)

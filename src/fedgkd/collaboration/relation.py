@@ -54,6 +54,35 @@ def both(features: Tensor) -> Tensor:
     return 0.75 * cosine(features) + 0.25 * correlation(features)
 
 
+def weighted_cosine(prototypes: Tensor, counts: Tensor) -> Tensor:
+    r"""Cosine of class prototypes, each class weighted by how sure both clients are of it.
+
+    .. math:: r_{ij} = \frac{\sum_c w_c \langle M_{ic}, M_{jc} \rangle}
+        {\sqrt{\sum_c w_c \|M_{ic}\|^2 \cdot \sum_c w_c \|M_{jc}\|^2}},
+        \quad w_c = \frac{n_{ic} n_{jc}}{n_{ic} + n_{jc}}
+
+    Clients without a class in common have a relation of 0.
+
+    Args:
+        prototypes: ``(clients, classes, numbers)``.
+        counts: Training nodes behind each prototype, ``(clients, classes)``; 0 for a class that is not told.
+
+    Returns:
+        A symmetric float64 matrix ``(clients, clients)`` with ones on the diagonal.
+    """
+    prototypes, counts = prototypes.double(), counts.double()
+    squares = prototypes.square().sum(dim=2)
+    inner, ours = (torch.zeros(len(counts), len(counts), dtype=torch.float64, device=counts.device) for _ in range(2))
+    for c in range(counts.shape[1]):
+        n = counts[:, c]
+        weight = n[:, None] * n[None, :] / (n[:, None] + n[None, :]).clamp(min=1.0)
+        inner += weight * (prototypes[:, c] @ prototypes[:, c].T)
+        ours += weight * squares[:, c, None]
+    norm = (ours * ours.T).sqrt()
+    relation = torch.where(norm > 0, inner / norm.clamp(min=torch.finfo(norm.dtype).tiny), 0.0)
+    return _unit_diagonal((relation + relation.T) / 2)
+
+
 RELATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "correlation": correlation,
     "cosine": cosine,

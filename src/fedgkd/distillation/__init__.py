@@ -2,6 +2,7 @@
 
 from fedgkd.distillation.dynamic import DistillationSettings, distil
 from fedgkd.distillation.features import TASK_FEATURES, task_feature
+from fedgkd.distillation.prototypes import prototypes
 from fedgkd.distillation.proxy import proxy_embedding
 from fedgkd.distillation.static import distil_static
 from fedgkd.distillation.synthetic import SyntheticGraph, common_start
@@ -13,6 +14,7 @@ __all__ = [
     "common_start",
     "distil",
     "distil_static",
+    "prototypes",
     "proxy_embedding",
     "task_feature",
 ]
