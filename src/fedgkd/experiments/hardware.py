@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +35,8 @@ def count_cores() -> int:
 
 def memory() -> int:
     """Bytes that this process may use: what the machine has, or less where the system or a container limits it."""
+    import resource  # which not every system has
+
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:

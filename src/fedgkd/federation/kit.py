@@ -114,18 +114,20 @@ class Kit:
 
     def check_certificate(self, now: datetime | None = None) -> datetime:
         """Raise if this party could not prove who it is; returns until when it can."""
+        from fedgkd.federation.network import about_clocks
+
         now = now or datetime.now(UTC)
         for path in (self.root_certificate, self.certificate):
             certificate = self.load(path)
             if now < certificate.not_valid_before_utc:
                 raise FederationError(
-                    f"{path} is valid from {_day(certificate.not_valid_before_utc)} on, but this machine's clock says "
-                    f"{_day(now)}; set the clock right"
+                    f"{path} is valid from {day(certificate.not_valid_before_utc)} on, but this machine's clock says "
+                    f"{day(now)}; set the clock right"
                 )
             if now > certificate.not_valid_after_utc:
                 raise FederationError(
-                    f"{path} expired on {_day(certificate.not_valid_after_utc)}; ask for a new kit "
-                    "('fedgkd federation renew' makes one), or set the clock right"
+                    f"{path} expired on {day(certificate.not_valid_after_utc)} by this machine's clock, which says "
+                    f"{day(now)}; {about_clocks(self, now)}"
                 )
         self._check_signature()
         self._check_key()
@@ -418,5 +420,5 @@ def _a(role: str) -> str:
     return {COORDINATOR: "the coordinator", ADMIN: "the admin"}.get(role, "a site")
 
 
-def _day(moment: datetime) -> str:
+def day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
