@@ -38,7 +38,13 @@ Clients = Annotated[
     list[int] | None,
     typer.Option(metavar="N...", min=1, help="Numbers of clients; 5 10 20 by default, 10 30 50 if overlapping."),
 ]
-Seeds = Annotated[int, typer.Option(metavar="K", min=1, help="Every run is made with seeds 0 to K-1.")]
+Concepts = Annotated[
+    int | None, typer.Option(metavar="G", help="Groups of clients that number the classes differently; 1 by default.")
+]
+TrainPerClient = Annotated[
+    int | None, typer.Option(metavar="K", help="Training nodes that a client keeps at most; all by default.")
+]
+Seeds = Annotated[int, typer.Option(metavar="K", min=1, help="Every run is made with K seeds, from 0 on.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Label column of own nodes.csv files: its name or number.")]
 Assignments = Annotated[
@@ -73,14 +79,21 @@ def compare(
     graphs: Annotated[
         list[Path] | None, typer.Option(metavar="DIR...", help="Folders with one graph per client, used as they are.")
     ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A collection of federations instead: unlike (clients whose tasks differ)."),
+    ] = None,
     clients: Clients = None,
     partition: Partition = None,
     overlapping: Overlapping = False,
+    concepts: Concepts = None,
+    train_per_client: TrainPerClient = None,
     algorithms: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME...", help="Algorithms, or module:Class of your own; by default all."),
     ] = None,
     seeds: Seeds = 3,
+    first_seed: Annotated[int, typer.Option(metavar="S", min=0, help="The first of the seeds.")] = 0,
     rounds: Rounds = None,
     jobs: Jobs = 1,
     set_: Assignments = None,
@@ -97,9 +110,15 @@ def compare(
     from fedgkd.experiments.grid import Method, make_cells
 
     names = list(METHODS) if algorithms in (None, ["all"]) else algorithms
-    places = _places(dataset or [], graphs or [], clients, _partition(partition, overlapping), label)
-    given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic)
-    cells = make_cells(out, places, [Method(name) for name in names], range(seeds), given)
+    if suite is not None:
+        if any((dataset, graphs, clients, partition, overlapping, concepts, train_per_client, label, synthetic)):
+            raise SettingError("--suite names whole federations: no option that chooses their data goes with it")
+        places = _suite(suite)
+    else:
+        places = _places(dataset or [], graphs or [], clients, _partition(partition, overlapping), label)
+    unlike = {"concepts": concepts, "train_per_client": train_per_client}
+    given = _given(configs, set_, jobs, rounds=rounds, label=label, synthetic=synthetic, **unlike)
+    cells = make_cells(out, places, [Method(name) for name in names], range(first_seed, first_seed + seeds), given)
     grid = _Grid("comparison", cells, out, jobs, log, data_dir)
     if dry_run:
         grid.show_plan(json)
@@ -340,6 +359,14 @@ def _places(
         for name in names
         for number in clients or _usual_numbers(name, CLIENTS.get(partition, (10,)))
     ]
+
+
+def _suite(name: str) -> list[Place]:
+    from fedgkd.experiments.suites import SUITES, suite
+
+    if name not in SUITES:
+        raise SettingError(f"there is no suite {quoted(name)}; known are {', '.join(SUITES)}")
+    return suite(name)
 
 
 def _usual_numbers(dataset: str, of_one_graph: Sequence[int]) -> Sequence[int]:
