@@ -16,6 +16,7 @@ from fedgkd import ClientBatch, Mixing, RunError, ServerRound, Tensors
 from fedgkd.collaboration import spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
+from fedgkd.data.unlike import with_concepts
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.model_file import PersonalModel
@@ -310,6 +311,37 @@ def test_clients_that_never_took_part_are_counted_and_warned_of() -> None:
         f"{absent} of 5 clients never took part: no figure has them, and their models are untrained; "
         "raise rounds or participation"
     ]
+
+
+def warned(run: Run) -> list[str]:
+    warnings: list[str] = []
+    run.events = Events(on_warning=warnings.append)
+    run.execute()
+    return warnings
+
+
+def test_mixtures_of_few_models_are_recorded_and_warned_of_once(tmp_path: Path) -> None:
+    run = make(planted_federation(8), tmp_path, algorithm="fedgkd", rounds=3, tau=9.0, tau_s=50.0, relation="cosine")
+    (warning,) = [sentence for sentence in warned(run) if "of 8 clients" in sentence]
+    assert warning.startswith("round 1: the mixtures are made of the models of about 1 of 8 clients")
+    for record in records(tmp_path):
+        assert record["effective_donors"] < 2
+    assert warned(make(planted_federation(8), algorithm="fedgkd", rounds=3)) == []
+
+
+def test_every_round_says_how_much_of_its_own_a_client_keeps(tmp_path: Path) -> None:
+    run = make(planted_federation(4), tmp_path, algorithm="fedavg", rounds=2)
+    assert warned(run) == []
+    assert [record["own_share"] for record in records(tmp_path)] == [pytest.approx(0.25)] * 2
+    assert [record["effective_donors"] for record in records(tmp_path)] == [pytest.approx(4.0)] * 2
+
+
+def test_received_models_that_are_worth_nothing_are_warned_of() -> None:
+    """Every client names the classes in a way of its own: the mean of all models knows none."""
+    unlike = with_concepts(planted_federation(4), 4)
+    (warning,) = warned(make(unlike, algorithm="fedavg", rounds=20, local_epochs=5, patience=0))
+    assert "received models have a validation accuracy of" in warning
+    assert warned(make(planted_federation(4), algorithm="fedavg", rounds=20, local_epochs=5, patience=0)) == []
 
 
 def test_matrices_know_only_those_present(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from fedgkd.collaboration import (
     KERNELS,
     RELATIONS,
     Mixing,
-    effective_donors,
     has_structure,
     kernel_matrix,
     leading_eigenvalue,
@@ -161,8 +160,7 @@ class FedGKD(Algorithm):
         )
         structured = not settings.gate or has_structure(relation, stream(self.seed, "gate"))
         weights = self._weights(kernel if structured else torch.ones_like(kernel))
-        facts = {"own_share": float(weights.diagonal().mean()), "effective_donors": effective_donors(weights)}
-        return Mixing(weights, relation, kernel, memory, facts | ({"gate_open": structured} if settings.gate else {}))
+        return Mixing(weights, relation, kernel, memory, {"gate_open": structured} if settings.gate else {})
 
     def _relation(self, uploads: Tensors, server: ServerRound) -> Tensor:
         settings: FedGKDSettings = self.settings

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedgkd._version import __version__
 from fedgkd.algorithms import Algorithm
-from fedgkd.collaboration import Mixing
+from fedgkd.collaboration import Mixing, effective_donors
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_counts
 from fedgkd.experiments.config import Config
@@ -71,6 +71,8 @@ def round_record(
         "bytes_down": moved[1],
         "relation_quality": None,
         "relation_auc": None,
+        "own_share": None if mixing is None else float(mixing.weights.diagonal().mean()),
+        "effective_donors": None if mixing is None else effective_donors(mixing.weights),
         **(mixing.facts if mixing else {}),
     }
 

@@ -45,6 +45,10 @@ from fedgkd.training.local import MODEL
 _FLOAT = 4
 # A training step holds about as many activations of each node at a time.
 _ACTIVATIONS = 6
+_DONORS = 4
+"""Fewer effective donors than one in so many clients are a collapse."""
+_SETTLED = 20
+"""Rounds before which hardly any received model is better than a guess."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Run:
         self.best, self.best_received = Best(), Best()
         self.totals = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
         self._kept_serial, self._kept_is_new = 0, False
+        self._few_donors = False
         self._checkpoints_took = self._longest_checkpoint = 0.0
 
     def start(self) -> None:
@@ -130,6 +135,7 @@ class Run:
         seconds |= {"server": time.perf_counter() - served, "total": time.perf_counter() - began}
         self.totals["seconds"] += seconds["total"]
         record: Record = plain(self._record(cohort, present, mixing) | {"seconds": seconds})
+        self._warn_of_few_donors(record["effective_donors"], len(present))
         if self.directory is not None:
             self._store(self.directory, record, mixing, present)
         return record
@@ -211,6 +217,32 @@ class Run:
     @cached_property
     def _divergence(self) -> np.ndarray:
         return label_divergence(self.federation)
+
+    def _warn_of_few_donors(self, donors: float | None, present: int) -> None:
+        """Once: models that all come from a few clients are hidden by what local training makes of them."""
+        if donors is None or self._few_donors or donors >= present / _DONORS:
+            return
+        self._few_donors = True
+        self.events.on_warning(
+            f"round {self.round}: the mixtures are made of the models of about {donors:.0f} of {present} clients; "
+            "lower the kernel's temperatures, or let them follow the number of clients (see effective_donors)"
+        )
+
+    def _warn_of_useless_mixtures(self) -> None:
+        """The figures of just-trained models do not show what the received ones are worth."""
+        received, guess = self.scores.mean("received", VAL), self._majority_share
+        if self.round >= _SETTLED and self.algorithm.shared and received < guess:
+            self.events.on_warning(
+                f"received models have a validation accuracy of {received:.1%}, where the largest class "
+                f"of each client would have {guess:.1%}: they are worth nothing before local training"
+            )
+
+    @property
+    def _majority_share(self) -> float:
+        """Mean over clients of the share of the largest class among its validation nodes."""
+        labels = [graph.y[graph.masks[VAL]] for graph in self.federation.graphs if graph.masks is not None]
+        shares = [np.bincount(of_client).max() / len(of_client) for of_client in labels if len(of_client)]
+        return float(np.mean(shares)) if shares else float("nan")
 
     # --- storage -----------------------------------------------------------------------------------------------
 
@@ -309,6 +341,7 @@ class Run:
                 f"{absent} of {self.federation.num_clients} clients never took part: no figure has them, and their "
                 "models are untrained; raise rounds or participation"
             )
+        self._warn_of_useless_mixtures()
         result = self.result()
         if self.directory is not None:
             self.directory.finish(result, self.federation.num_clients, self.personal_models())
