@@ -14,6 +14,8 @@ quotation marks would be odd, as for a path or another library's reason.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LONGEST_QUOTE = 80
 _LONGEST_MESSAGE = 600
@@ -79,3 +81,13 @@ class RunError(FedGKDError):
 
 class FederationError(FedGKDError):
     """A kit, a certificate or a connection of a real federation is not usable."""
+
+
+@contextmanager
+def system_errors(kind: type[FedGKDError]) -> Iterator[None]:
+    """What the system refuses (a name that is too long, a folder that nobody may read) as one of our sentences."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise kind(f"{where}{error.strerror or error}") from error

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 import tomllib
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from fedgkd.errors import quoted
+from fedgkd.errors import FedGKDError, quoted
 
 MOST_DIGITS = 19
 """Of a whole number: so many fit into 64 bits."""
+
+MOST_BYTES = 2**29
+"""Of a file of text: far more than any of ours has."""
 
 # Python's own int() and float() also take 1_000, digits of any alphabet, and spaces around them.
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -116,3 +121,54 @@ def _whole(digits: str) -> int:
 def fits(value: int) -> bool:
     """Whether 64 bits can hold it."""
     return -(2**63) <= value < 2**63
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path, error: type[FedGKDError], remedy: str) -> dict[str, Any]:
+    """The fields that a JSON file holds.
+
+    Raises:
+        FedGKDError: Of class ``error``, if there is no such file, it cannot be read, or it holds anything else; the
+            sentence ends with the remedy.
+    """
+    found = json_value(read_text(path, error, remedy), str(path), error, remedy)
+    if not isinstance(found, dict):
+        raise error(f"{path} holds no fields but a {type(found).__name__}; {remedy}")
+    return found
+
+
+def json_value(text: str, where: str, error: type[FedGKDError], remedy: str) -> Any:
+    """The value of a JSON text that stands at ``where``; raises as :func:`read_json`."""
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as problem:
+        line = f", line {problem.lineno}," if problem.lineno > 1 or "\n" in text else ""
+        raise error(f"{where}{line} is not JSON ({problem.msg}); {remedy}") from problem
+    except ValueError as problem:
+        raise error(f"{where} cannot be read ({problem}); {remedy}") from problem
+
+
+def read_toml(path: Path, error: type[FedGKDError], remedy: str = "") -> dict[str, Any]:
+    """The fields that a TOML file holds; raises as :func:`read_json`."""
+    try:
+        return parse_toml(read_text(path, error, remedy))
+    except ValueError as problem:
+        raise error(f"{path} is not a TOML file: {problem}{remedy and f'; {remedy}'}") from problem
+
+
+def read_text(path: Path, error: type[FedGKDError], remedy: str = "") -> str:
+    """The text of a file; raises as :func:`read_json`."""
+    end = remedy and f"; {remedy}"
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):  # a pipe may never say anything, a device never end
+            raise error(f"{path} cannot be read (it is {'a folder' if path.is_dir() else 'not a file'}){end}")
+        if facts.st_size > MOST_BYTES:
+            raise error(f"{path} cannot be read (it has {facts.st_size:,} bytes, {MOST_BYTES:,} at most){end}")
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise error(f"{path} cannot be read ({problem.strerror or problem}){end}") from problem
+    except ValueError as problem:  # bytes that are no UTF-8, or a NUL in the path
+        raise error(f"{path} cannot be read ({problem}){end}") from problem

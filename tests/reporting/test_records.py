@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -277,3 +278,215 @@ def test_reading_records_needs_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", code, tmp_path, tmp_path / "out"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+# --- what nobody wrote ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{}", "result.json has no algorithm, dataset"),
+        ("", "is not JSON"),
+        ("[" * 100_000, "it is nested too deep"),
+        ('{"seed": ' + "9" * 5000 + "}", "a number is too large"),
+        ('{"seed": NaN}', "NaN is not a number"),
+        ('{"seed": 1, "seed": 2}', "the key 'seed' stands there twice"),
+        ("\ufeff{}", "is not JSON"),
+        ("null", "holds no fields but a NoneType"),
+    ],
+)
+def test_a_result_that_is_none(tmp_path: Path, text: str, sentence: str) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "result.json").write_text(text)
+    with pytest.raises(RunError, match=sentence) as caught:
+        read_records(tmp_path)
+    assert str(folder / "result.json") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("test_accuracy", 7.5),
+        ("val_accuracy", -3),
+        ("test_macro_f1", True),
+        ("test_accuracy_weighted", [0.5]),
+        ("per_client", [0.5, 7.5, 0.1]),
+        ("per_client", [0.5, "x", 0.1]),
+        ("per_client", {"0": 0.5, "1": 0.5, "2": 0.5}),
+        ("client_names", ["a", "b"]),
+        ("client_names", ["a", "b", 3]),
+        ("client_names", ["a", "b", "c\n"]),
+        ("clients", True),
+        ("clients", 0),
+        ("clients", 3.0),
+        ("seed", -1),
+        ("rounds", "4"),
+        ("rounds", 0),
+        ("best_round", -1),
+        ("best_round_received", [3]),
+        ("bytes_up", 1.5),
+        ("bytes_down", -1),
+        ("seconds", "1"),
+        ("seconds", -0.5),
+        ("dataset", ["cora"]),
+        ("dataset", ""),
+        ("setting", "a\nb"),
+        ("algorithm", "x" * 100_000),
+        ("versions", {"fedgkd": 1}),
+        ("versions", []),
+        ("parameters", "many"),
+        ("chosen_by_validation", 1),
+    ],
+)
+def test_figures_that_no_run_can_have(tmp_path: Path, field: str, value: object) -> None:
+    write_run(tmp_path / "run", result={field: value})
+    with pytest.raises(RunError, match=rf"run/result\.json: {field} cannot be ") as caught:
+        read_records(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        ({"best_round": 5}, "best_round is 5, of 4 rounds"),
+        ({"best_round_received": 9}, "best_round_received is 9, of 4 rounds"),
+        ({"test_accuracy": 0.9}, "test_accuracy is 0.9, but the mean of per_client is 0.8"),
+        ({"client_names": ["a", "a", "b"]}, "two of client_names are the same"),
+    ],
+)
+def test_figures_that_contradict_each_other(tmp_path: Path, result: dict[str, object], sentence: str) -> None:
+    write_run(tmp_path / "run", result=result)
+    with pytest.raises(RunError, match=sentence):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"round": 2}, "line 3, is the record of round 2, not of round 3"),
+        ({"round": "3"}, r"line 3, is not the record of a round \(round has"),
+        ({"selected": {"accuracy": {"test": 7.5}}}, "line 3, is not the record of a round"),
+        ({"selected": []}, "line 3, is not the record of a round"),
+        ({"present": "abc"}, r"\(present has"),
+        ({"present": [0, 0, 1]}, r"\(present has"),
+        ({"present": [0, 1, 3]}, r"\(present has"),
+        ({"bytes_up": -1}, r"\(bytes_up or bytes_down has"),
+        ({"bytes_up": "x"}, r"\(bytes_up or bytes_down has"),
+        ({"loss": "low"}, r"\(loss has"),
+        ({"seconds": {"total": -1}}, r"\(seconds has"),
+        ({"seconds": 3}, "is not the record of a round"),
+    ],
+)
+def test_a_round_that_cannot_be(tmp_path: Path, changes: dict[str, object], sentence: str) -> None:
+    folder = write_run(tmp_path / "run")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines[2] = json.dumps(json.loads(lines[2]) | changes)
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunError, match=sentence):
+        load_rounds(tmp_path)
+
+
+def test_an_accuracy_that_cannot_be_in_a_round(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    text = (folder / "metrics.jsonl").read_text()
+    (folder / "metrics.jsonl").write_text(text.replace('"test": 0.8', '"test": -3.8', 1))
+    with pytest.raises(RunError, match="test_accuracy_trained has a value"):
+        load_rounds(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "matrices",
+    [
+        dict.fromkeys("RSQ", np.full((4, 3, 3), np.inf, np.float32)),
+        dict.fromkeys("RSQ", np.zeros((4, 3, 3))),
+        dict.fromkeys("RSQ", np.zeros((4, 3, 3), "U3")),
+        dict.fromkeys("RSQ", np.zeros((4, 3, 3), np.complex64)),
+        {**dict.fromkeys("RS", np.zeros((4, 3, 3), np.float32)), "Q": np.full((4, 3, 3), 7.5, np.float32)},
+        dict.fromkeys("RS", np.zeros((4, 3, 3), np.float32)),
+    ],
+    ids=["infinite", "of 64 bits", "text", "complex", "no weights", "one missing"],
+)
+def test_matrices_that_cannot_be(tmp_path: Path, matrices: dict[str, np.ndarray]) -> None:
+    folder = write_run(tmp_path / "run")
+    np.savez_compressed(folder / "relations.npz", **matrices)
+    (run,) = read_records(tmp_path).runs
+    with pytest.raises(RunError, match=r"relations\.npz"):
+        run.relations()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"names": ["a", "b", "c"]},
+        {"nodes": [1, 2]},
+        {"nodes": [1, 2, 3]},
+        {"nodes": ["10", "10", "10"]},
+        {"labels": [[9, 1], [1, 9]]},
+        {"labels": [[9, 1], [1, 9], [8]]},
+        {"labels": [[9, 1], [1, 9], [8, -2]]},
+        {"labels": [[], [], []]},
+        {"labels": [9, 1, 8]},
+        {"class_names": ["one"]},
+        {"class_names": [1, 2]},
+    ],
+)
+def test_clients_that_cannot_be(tmp_path: Path, changes: dict[str, object]) -> None:
+    folder = write_run(tmp_path / "run", labels=[[9, 1], [1, 9], [8, 2]])
+    facts = json.loads((folder / "clients.json").read_text())
+    (folder / "clients.json").write_text(json.dumps(facts | changes))
+    (run,) = read_records(tmp_path).runs
+    with pytest.raises(RunError, match=r"clients\.json does not say who the clients are"):
+        run.clients()
+
+
+@pytest.mark.parametrize("values", ["x", [[1]], [{}], None, ["a\n"]])
+def test_a_study_that_cannot_be(tmp_path: Path, values: object) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "study.json").write_text(json.dumps({"study": "tau", "setting": "tau", "values": values}))
+    with pytest.raises(RunError, match=r"study\.json does not describe a study"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize("reason", [3, None, ["x"]])
+def test_a_failure_without_a_reason(tmp_path: Path, reason: object) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "failed.json").write_text(json.dumps({"error": reason}))
+    with pytest.raises(RunError, match=r"failed\.json does not say why"):
+        read_records(tmp_path)
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "config.toml").write_text((folder / "config.toml").read_text() + "tau = [1]\n")
+    with pytest.raises(RunError, match=r"config\.toml: tau cannot be \[1\]"):
+        read_records(tmp_path)
+
+
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    with pytest.raises(RunError, match="File name too long"):
+        read_records(tmp_path / ("x" * 300))
+    (folder / "result.json").unlink()
+    (folder / "result.json").mkdir()
+    with pytest.raises(RunError, match=r"result\.json cannot be read \(it is a folder\)"):
+        read_records(tmp_path)
+    (folder / "result.json").rmdir()
+    os.mkfifo(folder / "result.json")
+    with pytest.raises(RunError, match=r"result\.json cannot be read \(it is not a file\)"):
+        read_records(tmp_path)
+
+
+def test_folders_as_deep_as_the_system_allows(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    runs = read_records(tmp_path).runs
+    subprocess.run(["rm", "-r", tmp_path / "d"], check=True)  # shutil is not made for such depths
+    assert len(runs) == 1

@@ -78,7 +78,7 @@ def write_run(
         **(result or {}),
     }
     records = [
-        _round(number, accuracy - 0.01 * (rounds - number), clients, "R" in relations)
+        _round(number, max(0.1, accuracy - 0.01 * (rounds - number)), clients, "R" in relations)
         for number in range(1, rounds + 1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -101,7 +101,7 @@ def load_graph(
     Raises:
         DataError: If the file is not readable or not a graph; the message names the file and the key.
     """
-    with _open(path) as file:
+    with open_arrays(path) as file:
         x, edge_index = _structure(file)
         y = _labels(file, x.shape[0], labels_required)
         optional: dict[str, Any] = {key: file.optional(key) for key in MASKS}
@@ -116,7 +116,7 @@ def load_graph(
 
 def load_node_ids(path: Path, num_nodes: int) -> NDArray[np.int64] | None:
     """The ``node_ids`` that :func:`save_graph` wrote, if any: a different one for each of ``num_nodes`` nodes."""
-    with _open(path) as file:
+    with open_arrays(path) as file:
         found = file.optional("node_ids")
         if found is None:
             return None
@@ -130,7 +130,7 @@ def load_node_ids(path: Path, num_nodes: int) -> NDArray[np.int64] | None:
 
 def count_classes(path: Path) -> int:
     """How many classes a file states or shows, read without its features; 0 where it has no label."""
-    with _open(path) as file:
+    with open_arrays(path) as file:
         stated = _stated_classes(file)
         return int(_labels(file, 0, required=False).max(initial=-1)) + 1 if stated is None else stated
 
@@ -217,7 +217,8 @@ class _Arrays:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[_Arrays]:
+def open_arrays(path: Path) -> Iterator[_Arrays]:
+    """The arrays of a file, each read when it is asked for, after its header has said a kind and a size that fit."""
     with open_file(path) as stream:
         if stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
             raise DataError(f"{path}: holds a single array, not the named arrays of an .npz file")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedgkd.algorithms import REPORT, Algorithm, Oracle
 from fedgkd.clients import ClientBatch, Tensors
-from fedgkd.errors import SettingError
+from fedgkd.errors import SettingError, quoted
 from fedgkd.experiments.selection import set_aside
 from fedgkd.training.evaluation import SPLITS
 from fedgkd.training.local import personal_model
@@ -46,7 +46,7 @@ def _check_names(algorithm: Algorithm, upload: object) -> None:
 
 def _check_form(algorithm: Algorithm, clients: ClientBatch, name: str, tensor: object) -> None:
     """One row per client (an oracle reports for all), and the weights as the model has them."""
-    who = f"{type(algorithm).__name__}.client_step returns '{name}'"
+    who = f"{type(algorithm).__name__}.client_step returns {quoted(name)}"
     if not isinstance(tensor, Tensor):
         raise SettingError(f"{who} as {_kind(tensor)}; it must be a tensor whose axis 0 is the client")
     rows = algorithm.num_clients if isinstance(algorithm, Oracle) else len(clients)
@@ -81,4 +81,4 @@ def _kind(value: object) -> str:
 
 
 def _quoted(names: Iterable[object]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
+    return ", ".join(map(quoted, names))

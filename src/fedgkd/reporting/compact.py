@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,8 +22,10 @@ from typing import Any
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import RunError
+from fedgkd.fields import RESULT, Kind, by_name, check_agreement, check_fields, number, plain_value, text
+from fedgkd.parsing import json_value, read_text
 from fedgkd.reporting.quality import ROUNDS
-from fedgkd.reporting.records import FIGURES, FinishedRun, Records, Study, check_figures, read_records
+from fedgkd.reporting.records import FinishedRun, Records, Study, read_records
 from fedgkd.reporting.studies import study_value
 
 _DIGITS = 5
@@ -51,7 +54,16 @@ _KEPT = (
     "per_client",
 )
 _DEFAULTS = "defaults"
-_KINDS = {name: kind for name, kind in FIGURES.items() if name in _KEPT} | {"per_client": str, "settings": dict}
+# One for every client: the share of its test nodes as a fraction, or "-".
+_SHARES = re.compile(r"(?:(?:[0-9]{1,7}(?:/[1-9][0-9]{0,6})?|-)(?: |$))+")
+_KINDS: dict[str, Kind] = {name: kind for name, kind in RESULT.items() if name in _KEPT} | {
+    "per_client": lambda value: isinstance(value, str),
+    "settings": by_name(plain_value),
+}
+_STUDY: dict[str, Kind] = {"name": text, "setting": text, "value": plain_value}
+_MORE: dict[str, Kind] = {
+    "study": lambda value: isinstance(value, dict) and value.keys() >= _STUDY.keys() and _is_study(value),
+}
 
 Line = dict[str, Any]
 
@@ -204,20 +216,18 @@ def _cell(line: Line) -> tuple[Any, ...]:
 
 
 def _read(file: Path) -> Iterator[Line]:
-    try:
-        texts = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(
-            f"{file} cannot be read ({error}); give a folder of runs, or a file of fedgkd collect"
-        ) from error
+    lines = read_text(file, RunError, "give a folder of runs, or a file of fedgkd collect").removesuffix("\n")
     told: dict[str, dict[str, Any]] = {}
-    for number, text in enumerate(texts, 1):
-        where = f"{file}, line {number}"
-        line = _parsed(text, where)
-        if number == 1 and _DEFAULTS in line:
+    places: dict[tuple[Any, ...], int] = {}
+    for place, written in enumerate(lines.split("\n") if lines else (), 1):
+        where = f"{file}, line {place}"
+        line = _parsed(written, where)
+        if place == 1 and _DEFAULTS in line:
             told = _checked_defaults(line[_DEFAULTS], where)
         else:
             _check(line, where)
+            if places.setdefault(_cell(line), place) != place:
+                raise RunError(f"{where} is of the same run as line {places[_cell(line)]}; remove one of them")
             algorithm = line["algorithm"]
             defaults = told[algorithm] if algorithm in told else _told(algorithm)
             yield line | {"settings": defaults | _said(line) | line["settings"]}
@@ -227,35 +237,37 @@ _REMEDY = "remove the line, and collect its run again"
 
 
 def _parsed(text: str, where: str) -> Line:
-    try:
-        line = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise RunError(f"{where} is not JSON ({error.msg}); {_REMEDY}") from error
+    line = json_value(text, where, RunError, _REMEDY)
     if not isinstance(line, dict):
         raise RunError(f"{where} is not a run; {_REMEDY}")
     return line
 
 
 def _checked_defaults(defaults: Any, where: str) -> dict[str, dict[str, Any]]:
-    if isinstance(defaults, dict) and all(isinstance(values, dict) for values in defaults.values()):
-        return defaults
+    if by_name(by_name(plain_value))(defaults):
+        return dict(defaults)
     raise RunError(
         f"{where} does not say the defaults of every algorithm; get the file anew, or collect its runs again"
     )
 
 
 def _check(line: Line, where: str) -> None:
-    check_figures(where, line, _KINDS, _REMEDY)
-    try:
-        _quality(line)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RunError(f"{where} has a strange relation_quality ({error}); {_REMEDY}") from error
-    try:
-        shares = _shares(line)
-    except (ValueError, ZeroDivisionError) as error:
-        raise RunError(f"{where} has a strange per_client ({error}); {_REMEDY}") from error
+    check_fields(where, line, _KINDS, _REMEDY, _MORE)
+    quality = line.get("relation_quality", {})
+    if not (by_name(number())(quality) and all(name.isascii() and name.isdecimal() for name in quality)):
+        raise RunError(f"{where} has a strange relation_quality (not a number by round); {_REMEDY}")
+    if not _SHARES.fullmatch(line["per_client"]):
+        raise RunError(f"{where} has a strange per_client (not a fraction or - for every client); {_REMEDY}")
+    shares = _shares(line)
+    if any(share is not None and share > 1 for share in shares):
+        raise RunError(f"{where} has a strange per_client (an accuracy above 1); {_REMEDY}")
     if len(shares) != line["clients"]:
         raise RunError(f"{where} has {len(shares)} accuracies in per_client for {line['clients']} clients; {_REMEDY}")
+    check_agreement(where, {**line, "per_client": shares}, _REMEDY)
+
+
+def _is_study(value: dict[str, Any]) -> bool:
+    return all(kind(value[name]) for name, kind in _STUDY.items())
 
 
 def _quality(line: Line) -> dict[int, float]:

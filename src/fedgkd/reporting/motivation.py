@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgkd.errors import RunError
+from fedgkd.data.npz import open_arrays
+from fedgkd.errors import DataError, RunError
+from fedgkd.fields import Kind, by_name, listed, number, text
+from fedgkd.parsing import read_json
 
 PAIRS = ("same", "flipped")
 """One task trained twice, and the task beside the one with its labels flipped."""
@@ -52,25 +53,52 @@ def read_motivation(folder: Path, name: str) -> Motivation:
     Raises:
         RunError: If either is missing or damaged.
     """
-    file = folder / "motivation.json"
+    file, remedy = folder / "motivation.json", "repeat the study"
+    facts = read_json(file, RunError, remedy)
+    if not all(kind(facts.get(name)) for name, kind in _KINDS.items()):
+        raise RunError(f"{file} cannot be read (it has not a number per pair and seed of every measure); {remedy}")
+    seeds = {len(values) for figures in _figures(facts) for values in (figures[pair] for pair in PAIRS)}
+    if len(seeds) != 1 or seeds == {0}:
+        raise RunError(f"{file} cannot be read (it has not the same number of seeds for every measure); {remedy}")
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-        with np.load(folder / "motivation.npz") as arrays:
-            pictures = {task: np.asarray(arrays[task], np.float64) for task in ("original", "flipped")}
+        with open_arrays(folder / "motivation.npz") as arrays:
+            pictures = {task: _points(arrays[task]) for task in ("original", "flipped")}
             labels = np.asarray(arrays["labels"], np.int64)
-        return Motivation(
-            name,
-            str(facts.get("dataset", name)),
-            _by_pair(facts["embedding_similarity"]),
-            {kind: _by_pair(figures) for kind, figures in facts["relation"].items()},
-            {CONTROLS[name]: _by_pair(figures) for name, figures in facts["controls"].items()},
-            pictures,
-            labels,
-        )
-    except json.JSONDecodeError as error:
-        raise RunError(f"{file}, line {error.lineno}, is not JSON ({error.msg}); repeat the study") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise RunError(f"the motivating study in {folder} cannot be read ({error}); repeat it") from error
+    except (DataError, ValueError) as error:
+        raise RunError(f"the motivating study in {folder} cannot be read ({error}); {remedy}") from error
+    if any(points.shape != (len(labels), 2) for points in pictures.values()) or labels.ndim != 1:
+        raise RunError(f"{folder / 'motivation.npz'} has not one point and one label for every node; {remedy}")
+    relations, controls = facts["relation"], facts["controls"]
+    return Motivation(
+        name,
+        facts["dataset"] if text(facts.get("dataset")) else name,
+        _by_pair(facts["embedding_similarity"]),
+        {kind: _by_pair(figures) for kind, figures in relations.items()},
+        {CONTROLS[name]: _by_pair(figures) for name, figures in controls.items()},
+        pictures,
+        labels,
+    )
+
+
+def _is_by_pair(value: Any) -> bool:
+    return isinstance(value, dict) and all(listed(number())(value.get(pair)) for pair in PAIRS)
+
+
+_KINDS: dict[str, Kind] = {
+    "embedding_similarity": _is_by_pair,
+    "relation": by_name(_is_by_pair),
+    "controls": lambda value: by_name(_is_by_pair)(value) and value.keys() <= CONTROLS.keys(),
+}
+
+
+def _figures(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [facts["embedding_similarity"], *facts["relation"].values(), *facts["controls"].values()]
+
+
+def _points(array: NDArray[Any]) -> NDArray[np.float64]:
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError("a picture has points that are not finite numbers")
+    return array.astype(np.float64)
 
 
 def _by_pair(figures: dict[str, Any]) -> dict[str, list[float]]:

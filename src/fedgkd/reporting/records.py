@@ -6,10 +6,7 @@ A folder tree is searched for runs (``config.toml`` beside the files of ``fedgkd
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgkd.errors import RunError, quoted
+from fedgkd.data.npz import open_arrays
+from fedgkd.errors import DataError, RunError, quoted, shortened, system_errors
+from fedgkd.fields import (
+    SHARE,
+    Kind,
+    by_name,
+    check_result,
+    listed,
+    number,
+    optional,
+    plain_value,
+    text,
+    whole,
+)
+from fedgkd.parsing import json_value, read_json, read_text, read_toml
 from fedgkd.reporting.methods import method_title
 from fedgkd.reporting.motivation import Motivation, read_motivation
 from fedgkd.settings import NONE, suggest
@@ -35,31 +46,6 @@ MATRICES = ("R", "S", "Q")
 # A folder with config.toml alone is somebody's settings; a run has at least one of these from its start.
 _BEGUN = ("clients.json", "metrics.jsonl", "checkpoint")
 _NEVER_RUNS = ("checkpoint", "models", "figures")
-_FIGURE = (int, float, type(None))
-FIGURES: dict[str, Any] = {
-    "algorithm": str,
-    "dataset": str,
-    "setting": str,
-    "clients": int,
-    "seed": int,
-    "scored_model": str,
-    "rounds": int,
-    "best_round": int,
-    "test_accuracy": _FIGURE,
-    "val_accuracy": _FIGURE,
-    "test_accuracy_weighted": _FIGURE,
-    "test_accuracy_received": _FIGURE,
-    "test_accuracy_last": _FIGURE,
-    "test_macro_f1": _FIGURE,
-    "per_client": list,
-    "client_names": list,
-    "bytes_up": int,
-    "bytes_down": int,
-    "seconds": (int, float),
-    "partition_hash": str,
-    "versions": dict,
-}
-"""The figures of a result that are used here, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +100,8 @@ class FinishedRun:
     def rounds(self) -> dict[str, Array]:
         """The columns of ``ROUND_COLUMNS``, one number per round; NaN where a round has none."""
         path = self.folder / "metrics.jsonl"
-        rows = [_round_row(path, number, line) for number, line in enumerate(_text(path).splitlines(), 1)]
+        lines = _text(path).removesuffix("\n").split("\n")
+        rows = [_round_row(path, number, line, self.result["clients"]) for number, line in enumerate(lines, 1)]
         if len(rows) != self.result["rounds"]:
             raise RunError(
                 f"{path} has {len(rows)} rounds, but result.json speaks of {self.result['rounds']}; {_REPEAT}"
@@ -139,13 +126,15 @@ class FinishedRun:
         if not path.exists():
             return {}
         try:
-            with np.load(path) as file:
-                matrices = {name: np.asarray(file[name], np.float32) for name in MATRICES}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            with open_arrays(path) as file:
+                matrices = {name: file[name] for name in MATRICES}
+        except DataError as error:
             raise RunError(f"{path} cannot be read ({error}); {_REPEAT}") from error
         for name, matrix in matrices.items():
             if matrix.shape != shape:
-                raise RunError(f"{path}: {name} is of shape {matrix.shape}, not {shape}; {_REPEAT}")
+                raise RunError(f"{path}: {name} is of shape {shortened(matrix.shape)}, not {shape}; {_REPEAT}")
+            if matrix.dtype != np.float32 or np.isinf(matrix).any() or (name == "Q" and _no_weights(matrix)):
+                raise RunError(f"{path}: {name} has values that it cannot have; {_REPEAT}")
         return {name: matrix for name, matrix in matrices.items() if np.isfinite(matrix).any()}
 
     def clients(self) -> Clients | None:
@@ -153,14 +142,12 @@ class FinishedRun:
         path = self.folder / "clients.json"
         if not path.exists():
             return None
-        facts = _read_json(path)
-        try:
-            labels = np.array(facts["labels"], dtype=np.int64)
-            classes = facts["class_names"] or range(labels.shape[1])
-            found = Clients(tuple(facts["names"]), tuple(facts["nodes"]), labels, tuple(map(str, classes)))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise RunError(f"{path} does not say who the clients are ({error}); {_REPEAT}") from error
-        return found
+        facts = read_json(path, RunError, _REPEAT)
+        if not _describes_clients(facts, self.result["client_names"]):
+            raise RunError(f"{path} does not say who the clients are, or not those of the result beside it; remove it")
+        labels = np.array(facts["labels"], dtype=np.int64)
+        classes = facts["class_names"] or map(str, range(labels.shape[1]))
+        return Clients(tuple(facts["names"]), tuple(facts["nodes"]), labels, tuple(classes))
 
 
 @dataclass(frozen=True)
@@ -216,6 +203,7 @@ class Records:
         return replace(self, runs=tuple(run for run in self.runs if run.result["algorithm"] not in left_out))
 
 
+@system_errors(RunError)
 def read_records(folder: Path | str) -> Records:
     """Find and read everything that can be reported.
 
@@ -229,7 +217,7 @@ def read_records(folder: Path | str) -> Records:
     failed: list[FailedRun] = []
     unfinished: list[str] = []
     motivations: list[Motivation] = []
-    for path, study in _walk(root, None):
+    for path, study in _walk(root):
         name = _name(path, root)
         if (path / "motivation.json").exists():
             motivations.append(read_motivation(path, name))
@@ -325,26 +313,62 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "relation_quality": ("relation_quality",),
     "seconds": ("seconds", "total"),
 }
+# The others are shares.
+_KINDS: dict[str, Kind] = {
+    "round": whole(1),
+    "loss": optional(number()),
+    "relation_quality": optional(number()),
+    "seconds": number(0),
+}
 
 ROUND_COLUMNS = (*_FIELDS, "participants", "bytes_up", "bytes_down")
 
 
-def _round_row(path: Path, number: int, line: str) -> list[float]:
+def _round_row(path: Path, place: int, line: str, clients: int) -> list[float]:
+    where = f"{path}, line {place},"
+    record = json_value(line, where, RunError, _REPEAT)
     try:
-        record = json.loads(line)
-        participants = len(record["present"])
-        sent = [record[name] * participants for name in ("bytes_up", "bytes_down")]
-        return [*(_number(record, keys) for keys in _FIELDS.values()), participants, *sent]
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}, line {number}, is not JSON ({error.msg}); {_REPEAT}") from error
+        values = {name: _value(record, keys) for name, keys in _FIELDS.items()}
+        present, sent = record["present"], [record["bytes_up"], record["bytes_down"]]
     except (KeyError, TypeError) as error:
-        raise RunError(f"{path}, line {number}, is not the record of a round ({error}); {_REPEAT}") from error
+        raise RunError(f"{where} is not the record of a round ({error}); {_REPEAT}") from error
+    strange = [name for name, value in values.items() if not _KINDS.get(name, SHARE)(value)]
+    if not (listed(whole())(present) and len(set(present)) == len(present) and max(present, default=0) < clients):
+        strange.append("present")
+    if not listed(whole())(sent):
+        strange.append("bytes_up or bytes_down")
+    if strange:
+        raise RunError(
+            f"{where} is not the record of a round ({strange[0]} has a value that it cannot have); {_REPEAT}"
+        )
+    if values["round"] != place:
+        raise RunError(f"{where} is the record of round {values['round']}, not of round {place}; {_REPEAT}")
+    numbers = [float("nan") if value is None else float(value) for value in values.values()]
+    return [*numbers, len(present), *(len(present) * each for each in sent)]
 
 
-def _number(record: Any, keys: Sequence[str]) -> float:
+def _value(record: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         record = record[key]
-    return float("nan") if record is None else float(record)
+    return record
+
+
+def _no_weights(matrix: Array) -> bool:
+    """Whether a mixture's rows hold anything but shares."""
+    return bool((matrix < -_ROUNDING).any() or (matrix > 1 + _ROUNDING).any())
+
+
+_ROUNDING = 1e-3
+
+
+def _describes_clients(facts: Mapping[str, Any], names: Sequence[str]) -> bool:
+    nodes, labels, classes = facts.get("nodes"), facts.get("labels"), facts.get("class_names")
+    right = listed(whole())(nodes) and listed(listed(whole()))(labels) and optional(listed(text))(classes)
+    if not right or facts.get("names") != list(names) or not len(nodes or ()) == len(labels or ()) == len(names):
+        return False
+    rows = list(zip(labels or (), nodes or (), strict=True))
+    width = len(classes or rows[0][0])
+    return width > 0 and all(len(row) == width and sum(row) <= size for row, size in rows)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -352,16 +376,17 @@ def _number(record: Any, keys: Sequence[str]) -> float:
 _REPEAT = "put back a copy of the file, or move the run elsewhere and repeat it"
 
 
-def _walk(folder: Path, study: Study | None) -> Iterator[tuple[Path, Study | None]]:
+def _walk(root: Path) -> Iterator[tuple[Path, Study | None]]:
     """All folders below, each with the study that it lies in; hidden ones are somebody's unfinished writing."""
-    if (folder / "study.json").exists():
-        study = _study(folder / "study.json")
-    yield folder, study
-    with os.scandir(folder) as entries:
-        below = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    for name in below:
-        if name not in _NEVER_RUNS and not name.startswith("."):
-            yield from _walk(folder / name, study)
+    todo: list[tuple[Path, Study | None]] = [(root, None)]
+    while todo:
+        folder, study = todo.pop()
+        if (folder / "study.json").exists():
+            study = _study(folder / "study.json")
+        yield folder, study
+        with os.scandir(folder) as entries:
+            below = sorted((entry.name for entry in entries if entry.is_dir(follow_symlinks=False)), reverse=True)
+        todo += [(folder / name, study) for name in below if name not in _NEVER_RUNS and not name.startswith(".")]
 
 
 def _name(path: Path, root: Path) -> str:
@@ -369,68 +394,46 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _finished(path: Path, name: str, study: Study | None) -> FinishedRun:
-    settings, result = _read_settings(path), _read_json(path / "result.json")
-    check_figures(str(path / "result.json"), result, FIGURES, _REPEAT)
+    settings, result = _read_settings(path), read_json(path / "result.json", RunError, _REPEAT)
+    check_result(str(path / "result.json"), result, _REPEAT)
     if any(settings.get(name) != result[name] for name in ("algorithm", "seed")):
         raise RunError(f"{path / 'config.toml'} is not that of the result beside it; {_REPEAT}")
     return FinishedRun(path, name, settings, result, study)
 
 
-def check_figures(where: str, result: Mapping[str, Any], kinds: Mapping[str, Any], remedy: str) -> None:
-    """Raise a :class:`RunError` unless all figures are there, of the right kind, and lists have a value per client."""
-    missing = [name for name in kinds if name not in result]
-    if missing:
-        raise RunError(f"{where} has no {', '.join(missing)}: it is not of this version of fedgkd; {remedy}")
-    strange = [name for name, kind in kinds.items() if not isinstance(result[name], kind)]
-    # A list of the wrong length only if it is one.
-    strange = strange or [
-        name for name, kind in kinds.items() if kind is list and len(result[name]) != result["clients"]
-    ]
-    if strange:
-        raise RunError(f"{where}: {strange[0]} cannot be {json.dumps(result[strange[0]])}; {remedy}")
-
-
 def _failed(path: Path, name: str) -> FailedRun:
     """A run may fail before it has written its settings."""
     settings = _read_settings(path) if (path / "config.toml").exists() else {}
-    return FailedRun(name, settings, str(_read_json(path / "failed.json").get("error", "no reason given")))
+    reason = read_json(path / "failed.json", RunError, _REPEAT).get("error", "no reason given")
+    if not isinstance(reason, str):
+        raise RunError(f"{path / 'failed.json'} does not say why the run failed; {_REPEAT}")
+    return FailedRun(name, settings, reason)
+
+
+_STUDY: dict[str, Kind] = {"study": text, "setting": text, "values": listed(plain_value)}
 
 
 def _study(path: Path) -> Study:
-    facts = _read_json(path)
-    try:
-        variants = dict(facts.get("variants", {}))
-        return Study(str(facts["study"]), str(facts["setting"]), tuple(facts["values"]), variants)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{path} does not describe a study ({error}); repeat fedgkd ablate") from error
+    facts = read_json(path, RunError, "repeat fedgkd ablate")
+    variants = facts.get("variants", {})
+    if not (all(name in facts and kind(facts[name]) for name, kind in _STUDY.items()) and by_name(text)(variants)):
+        raise RunError(f"{path} does not describe a study (its name, its setting and its values); repeat fedgkd ablate")
+    return Study(facts["study"], facts["setting"], tuple(facts["values"]), variants)
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     path = folder / "config.toml"
-    try:
-        values = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise RunError(f"{path} is not a TOML file: {error}; {_REPEAT}") from error
+    values = read_toml(path, RunError, _REPEAT)
+    for name, value in values.items():
+        if not plain_value(value):
+            raise RunError(f"{path}: {shortened(name)} cannot be {shortened(value)}; {_REPEAT}")
     return {name: None if value == NONE else value for name, value in values.items()}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(_text(path))
-    except json.JSONDecodeError as error:
-        raise RunError(f"{path}, line {error.lineno}, is not JSON ({error.msg}); {_REPEAT}") from error
-    if not isinstance(value, dict):
-        raise RunError(f"{path} holds no fields but a {type(value).__name__}; {_REPEAT}")
-    return value
-
-
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise RunError(f"{path} is missing although the run is finished; {_REPEAT}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} cannot be read ({error}); {_REPEAT}") from error
+    if not path.exists():
+        raise RunError(f"{path} is missing although the run is finished; {_REPEAT}")
+    return read_text(path, RunError, _REPEAT)
 
 
 # --- sentences ------------------------------------------------------------------------------------------------------
