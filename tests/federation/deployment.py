@@ -115,19 +115,21 @@ class Deployment:
 
     def trainer(self, site: str) -> int:
         """Process number of a site's training process."""
-        return self._process(site, "tests.federation.faulty")
+        number = self._process(site, "tests.federation.faulty")
+        assert number is not None, f"{site} has no training process"
+        return number
 
-    def job_process(self, site: str) -> int:
-        """Process number of the one that FLARE starts at a site for every job."""
+    def job_process(self, site: str) -> int | None:
+        """Process number of the one that FLARE starts at a site for every job, while there is one."""
         return self._process(site, "nvflare.private.fed.app.client.worker_process")
 
-    def _process(self, site: str, module: str) -> int:
+    def _process(self, site: str, module: str) -> int | None:
         wanted = {module, str(self.kits / site)}
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):  # it has just ended
                 if wanted <= set(path.read_text(errors="replace").split("\0")):
                     return int(path.parent.name)
-        raise AssertionError(f"{site} runs no {module}")
+        return None
 
     def fault(self, site: str, word: str) -> None:
         path = self.folder / f"{site}.fault"

@@ -47,8 +47,8 @@ class Memory:
         self.answer = answer or (lambda name, data: sites[name].answer(data))
         self.asked: list[list[str]] = []
 
-    def reachable(self) -> Sequence[str]:
-        return list(self.sites)
+    def present(self) -> Mapping[str, bool]:
+        return dict.fromkeys(self.sites, True)
 
     def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         self.asked.append(list(messages))

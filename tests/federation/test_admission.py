@@ -100,7 +100,7 @@ def a_member_cannot_start_a_job(parties: Deployment) -> None:
     kit = parties.folder / "member"
     shutil.copytree(parties.kits / "admin", kit)
     certify(parties, kit, "member")
-    job(parties.plan, parties.folder / "of-a-member")
+    job(parties.plan, parties.folder / "of-a-member", 60.0, True)
     command = [sys.executable, "-c", _SUBMIT, str(kit), str(parties.folder / "of-a-member")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
@@ -147,7 +147,7 @@ finally:
 
 def foreign_jobs_do_not_run(parties: Deployment) -> None:
     """Not even if the admin submits them."""
-    folders = [job(parties.plan, parties.folder / name) for name in ("class", "code")]
+    folders = [job(parties.plan, parties.folder / name, 60.0, True) for name in ("class", "code")]
     path = folders[0] / "app" / "config" / "config_fed_client.json"
     config = json.loads(path.read_text())
     config["executors"][0]["executor"]["path"] = "nvflare.app_common.np.np_trainer.NPTrainer"

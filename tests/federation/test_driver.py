@@ -33,6 +33,8 @@ class Coordinator:
         self.away = 0
         self.started = False
         self.informed: set[str] = set()
+        self.asked_for: list[bool] = []
+        self.problem: str | None = None
 
     def _there(self) -> None:
         if self.away:
@@ -44,7 +46,8 @@ class Coordinator:
         if not self.started:
             return None
         finished = self.round >= self.rounds
-        return {"finished": finished, "round": self.round, "rounds": self.rounds, "informed": sorted(self.informed)}
+        facts = {"finished": finished, "round": self.round, "rounds": self.rounds, "informed": sorted(self.informed)}
+        return {**facts, "problem": self.problem}
 
     def connected(self) -> dict[str, float]:
         self._there()
@@ -54,8 +57,9 @@ class Coordinator:
         self._there()
         return self.job
 
-    def submit(self) -> str:
+    def submit(self, wait: float, everybody: bool) -> str:
         self._there()
+        self.asked_for.append(everybody)
         self.submitted += 1
         self.started = True
         self.job = f"job-{self.submitted}"
@@ -66,6 +70,10 @@ class Coordinator:
         if job_id != self.job:
             return "GONE"
         gained, ended = self.segments.pop(0)
+        if ended.startswith("SUBMITTED"):
+            return ended
+        if ended.startswith("because "):
+            self.problem, ended = ended.removeprefix("because "), "FINISHED:EXECUTION_EXCEPTION"
         self.round += gained
         if self.round >= self.rounds:
             self.informed = set(self.sites)
@@ -89,6 +97,7 @@ def test_segments_follow_each_other_until_the_training_is_over() -> None:
     coordinator = Coordinator((2, DONE), (2, DONE), (2, DONE))
     status, told = drive(coordinator)
     assert (status["round"], coordinator.submitted, told) == (6, 3, [])
+    assert coordinator.asked_for == [True, False, False], "only the first waits for everybody"
 
 
 def test_what_is_finished_is_not_started_again() -> None:
@@ -124,6 +133,17 @@ def test_a_failed_segment_is_followed_by_another() -> None:
     assert coordinator.submitted == 2
 
 
+def test_the_coordinators_own_reason_ends_it() -> None:
+    with pytest.raises(FederationError, match=r"^only 1 of at least 3 sites are here$"):
+        drive(Coordinator((1, DONE), (0, "because only 1 of at least 3 sites are here")))
+
+
+def test_it_does_not_wait_for_the_first_site_for_ever() -> None:
+    coordinator = Coordinator(*[(0, "SUBMITTED")] * 9)
+    with pytest.raises(FederationError, match="no site came within 0 s; is 'fedgkd federation join' running there"):
+        Driver(coordinator, lambda sentence: None, wait=0.0).run()  # type: ignore[arg-type]
+
+
 def test_a_coordinator_that_comes_back_goes_on() -> None:
     coordinator = Coordinator((2, "away"), (4, DONE))
     status, told = drive(coordinator)
@@ -140,9 +160,11 @@ def test_without_a_new_round_it_gives_up() -> None:
 
 def test_a_job_carries_names_and_no_code(tmp_path: Path) -> None:
     plan = make_plan(planted_federation(2), rules={"min_sites": 2})
-    folder = job(plan, tmp_path / "job")
+    folder = job(plan, tmp_path / "job", wait=60.0, everybody=True)
     files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["deploy_map"] == {"app": ["server", "site-0", "site-1"]}
-    assert meta["min_clients"] == 2
+    assert meta["min_clients"] == 1, "how many there must be is the coordinator's affair"
+    (workflow,) = json.loads((folder / "app" / "config" / "config_fed_server.json").read_text())["workflows"]
+    assert workflow["args"] == {"wait": 60.0, "everybody": True}

@@ -20,7 +20,7 @@ pytest.importorskip("nvflare", reason="needs the extra: pip install 'fedgkd[fede
 def test_faults_cost_a_round_at_most_and_never_the_training(tmp_path: Path) -> None:
     """One federation, one thing after the other goes wrong with it; the training must get on every time."""
     federation = planted_federation(3)
-    rules = {"port": free_port(), "min_sites": 2, "deadline": 3.0, "segment": 10_000}
+    rules = {"port": free_port(), "min_sites": 2, "deadline": 5.0, "segment": 10_000}
     plan = make_plan(federation, "fedper", rules=rules, rounds=100_000, patience=0)
     with deployed(tmp_path, plan, federation) as parties:
         parties.serve()
@@ -32,9 +32,9 @@ def test_faults_cost_a_round_at_most_and_never_the_training(tmp_path: Path) -> N
         parties.wait_for_round(3)
         wrong_uploads_are_refused(parties, "site-2")
         a_killed_training_process_is_started_again(parties, "site-1")
-        a_killed_job_process_costs_the_segment(parties, "site-1")
+        a_killed_job_process_is_replaced(parties, "site-1")
         a_slow_site_is_skipped_until_it_is_back(parties, "site-0")
-        a_killed_site_costs_a_deadline(parties, "site-2")
+        a_killed_site_is_not_waited_for(parties, "site-2")
         too_few_sites_repeat_the_round(parties, "site-1")
         restarted_sites_come_back_with_their_state(parties, "site-1", "site-2")
         a_killed_coordinator_loses_a_round_at_most(parties)
@@ -70,13 +70,15 @@ def a_killed_training_process_is_started_again(parties: Deployment, site: str) -
     assert parties.said("coordinator").count("training with") == segments, "the job goes on"
 
 
-def a_killed_job_process_costs_the_segment(parties: Deployment, site: str) -> None:
-    """FLARE ends the job at all sites then; our ``start`` submits the next one, which goes on from the last round."""
-    segments = parties.said("coordinator").count("training with")
-    os.kill(parties.job_process(site), signal.SIGKILL)
-    parties.wait_for("admin", "a segment ended as FINISHED:EXECUTION_EXCEPTION")
+def a_killed_job_process_is_replaced(parties: Deployment, site: str) -> None:
+    """FLARE would end the job at all sites; so does our ``start`` not learn of it."""
+    killed = parties.job_process(site)
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    wait_until("it is replaced", lambda: parties.job_process(site) not in (None, killed))
     parties.wait_until_present(site)
-    assert parties.said("coordinator").count("training with") == segments + 1
+    assert parties.said("coordinator").count("training with") == 1
+    assert "a segment ended" not in parties.said("admin")
     rounds = [record["round"] for record in parties.records()]
     assert rounds == list(range(1, len(rounds) + 1))
 
@@ -90,10 +92,10 @@ def a_slow_site_is_skipped_until_it_is_back(parties: Deployment, site: str) -> N
     parties.wait_until_present(site)
 
 
-def a_killed_site_costs_a_deadline(parties: Deployment, site: str) -> None:
+def a_killed_site_is_not_waited_for(parties: Deployment, site: str) -> None:
     before = parties.status()["round"]
     parties.kill(site)
-    parties.wait_for("coordinator", f"{site} has missed two rounds")
+    parties.wait_for("coordinator", f"{site} is gone: its connection was closed")
     parties.wait_for_round(before + 4)
     assert not present_in(parties.records()[-1], site)
 

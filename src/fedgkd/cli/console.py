@@ -91,9 +91,11 @@ def print_error(message: str) -> None:
     err.print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)
 
 
-def new_table(title: str) -> Table:
+def new_table(title: str, caption: str | None = None) -> Table:
     look: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "show_edge": False}
-    return Table(title=f"\n{title}", title_justify="left", title_style="bold", **look)
+    return Table(
+        title=f"\n{title}", title_justify="left", title_style="bold", caption=caption, caption_justify="left", **look
+    )
 
 
 def print_json(value: Any) -> None:

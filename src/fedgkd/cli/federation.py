@@ -59,7 +59,7 @@ def init(
     rounds: Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")] = None,
     deadline: Annotated[float, typer.Option(help="Seconds that a round waits for the sites.")] = 600.0,
     min_sites: Annotated[int, typer.Option(help="A round with fewer usable answers is repeated.")] = 1,
-    segment: Annotated[int, typer.Option(help="Rounds of a job; restarted sites enter with the next.")] = 20,
+    segment: Annotated[int, typer.Option(help="Rounds of one job of NVIDIA FLARE.")] = 1000,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE...", help="Any setting; see 'fedgkd run --explain'."),
@@ -199,8 +199,17 @@ def join(
 
 
 @app.command(cls=Command)
-def start(kit: KitFolder, json: Json = False) -> None:
+def start(
+    kit: KitFolder,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Begin without a site that is missing for so long.")
+    ] = 600.0,
+    json: Json = False,
+) -> None:
     """Start the training, or go on with it, and watch it to the end (Ctrl-C leaves it to the segment that runs).
+
+    It begins when every site that is listed and not blocked is here. After --wait seconds it begins without those that
+    are missing, if there are min_sites; who comes later takes part from the next round on.
 
     Ends with code 3 if a site was left out: it trained in no round, and has no model.
     """
@@ -208,7 +217,7 @@ def start(kit: KitFolder, json: Json = False) -> None:
 
     with _admin(kit) as admin, _table(admin.kit) as show:
         admin.kit.plan.check_settings()
-        status = Driver(admin, lambda sentence: console.err.print(sentence, soft_wrap=True), show).run()
+        status = Driver(admin, lambda sentence: console.err.print(sentence, soft_wrap=True), wait, show).run()
     if json:
         console.print_json(status)
     else:
@@ -255,7 +264,8 @@ def status_table(status: Mapping[str, Any] | None, connected: Mapping[str, float
     else:
         state = "finished" if status["finished"] else "training"
         table = console.new_table(
-            f"{status['name']}: {status['algorithm']}, round {status['round']} of {status['rounds']}, {state}"
+            f"{status['name']}: {status['algorithm']}, round {status['round']} of {status['rounds']}, {state}",
+            caption=status.get("problem") or status.get("waiting"),
         )
     table.add_column("site", style="bold")
     for heading in ("round", "val accuracy", "last seen", "sent", "received"):
@@ -275,7 +285,11 @@ def _cells(row: Mapping[str, Any], heard: float | None) -> Iterator[str]:
     yield NOTHING if seen is None else f"{max(0.0, time.time() - seen):.0f} s ago"
     for way in ("bytes_up", "bytes_down"):
         yield f"{row.get(way, 0) / 1e6:.2f} MB"
-    yield row.get("remark") or ("" if heard else "not connected")
+    whereabouts = row.get("whereabouts", "")
+    if whereabouts != "blocked" and not heard:
+        whereabouts = "not connected"
+    reason = row.get("left_out") or row.get("remark")
+    yield "; ".join(filter(None, ("" if whereabouts == "here" else whereabouts, reason)))
 
 
 @contextmanager
@@ -297,13 +311,18 @@ def _table(kit: Kit) -> Iterator[Any]:
         with Live(console=console.err, auto_refresh=False) as live:
             yield lambda status, connected: live.update(status_table(status, connected, kit.plan.sites), refresh=True)
         return
-    last = -1
+    last, waiting = -1, ""
 
     def print_line(status: Mapping[str, Any] | None, connected: Mapping[str, float]) -> None:
-        nonlocal last
-        if status is not None and status["round"] != last:
+        nonlocal last, waiting
+        if status is None:
+            return
+        if status["round"] != last:
             last = status["round"]
             console.err.print(f"round {last} of {status['rounds']}; connected: {', '.join(sorted(connected))}")
+        if (status.get("waiting") or "") != waiting:
+            waiting = status.get("waiting") or ""
+            console.err.print(waiting or "all who were waited for are here, or waited for no longer", soft_wrap=True)
 
     yield print_line
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from fedgkd.errors import FederationError
 from fedgkd.federation.kit import Kit, admin_name
-from fedgkd.federation.names import CONTROLLER, EXECUTOR, RUN, STATUS, TASK
+from fedgkd.federation.names import CONTROLLER, EXECUTOR, PRESENCE, RUN, STATUS, TASK
 from fedgkd.federation.network import check_coordinator
 from fedgkd.federation.plan import Plan
+from fedgkd.federation.presence import Presence
 
 _POLL = 1.0
 _PATIENCE = 10.0
@@ -25,25 +26,29 @@ _FRUITLESS = 3
 """Segments in a row that may end without a new round before we give up."""
 _DONE = "FINISHED:COMPLETED"
 _GONE = "GONE"
+_WAITING = "SUBMITTED"
 _OVER = (_GONE, "FINISHED", "FAILED", "ABANDONED")
 
 Status = dict[str, Any]
 
 
-def job(plan: Plan, folder: Path) -> Path:
-    """A segment as FLARE wants it: two names of classes that every party has installed, and no code."""
+def job(plan: Plan, folder: Path, wait: float, everybody: bool) -> Path:
+    """A segment as FLARE wants it: two names of classes that every party has installed, and no code.
+
+    Who is to be there is the coordinator's affair; to FLARE, one site is enough to begin with.
+    """
     settings = folder / "app" / "config"
     settings.mkdir(parents=True)
     meta = {
         "name": plan.rules.name,
         "resource_spec": {},
-        "min_clients": plan.rules.min_sites,
+        "min_clients": 1,
         "deploy_map": {"app": ["server", *plan.sites]},
     }
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.1},
-        "workflows": [{"id": "rounds", "path": CONTROLLER, "args": {}}],
+        "workflows": [{"id": "rounds", "path": CONTROLLER, "args": {"wait": wait, "everybody": everybody}}],
     }
     site = {
         "format_version": 2,
@@ -103,9 +108,15 @@ class Admin:
             return None
 
     def connected(self) -> dict[str, float]:
-        """The sites that FLARE knows to be there, and when each was last heard of."""
+        """The sites whose connection is open, and when FLARE last heard of each."""
         info = self._do(lambda session: session.get_system_info())
-        return {client.name: float(client.last_connect_time) for client in info.client_info}
+        text = self._do(lambda session: session.cat_target("server", file=PRESENCE))
+        try:
+            presence = Presence.from_text(text)
+        except ValueError:
+            presence = Presence()
+        heard = {client.name: float(client.last_connect_time) for client in info.client_info}
+        return {site: seen for site, seen in heard.items() if site in presence.connected}
 
     def running(self) -> str | None:
         """The job that is running or waiting to, if there is one."""
@@ -113,9 +124,10 @@ class Admin:
         active = (entry["job_id"] for entry in jobs if not str(entry["status"]).startswith(_OVER))
         return next(active, None)
 
-    def submit(self) -> str:
+    def submit(self, wait: float, everybody: bool) -> str:
+        """Start a segment; see :meth:`fedgkd.federation.coordinator.Coordinator.run_segment`."""
         with tempfile.TemporaryDirectory(prefix="fedgkd-") as folder:
-            path = str(job(self.kit.plan, Path(folder) / "segment"))
+            path = str(job(self.kit.plan, Path(folder) / "segment", wait, everybody))
             return str(self._do(lambda session: session.submit_job(path)))
 
     def job_status(self, job_id: str) -> str:
@@ -144,12 +156,14 @@ class Driver:
     """Submits segments until the training is over.
 
     Args:
+        wait: Seconds to wait for sites that are missing.
         tell: Gets a sentence for everything worth telling.
         show: Gets the status and the sites that are connected, about once a second.
     """
 
     admin: Admin
     tell: Callable[[str], None]
+    wait: float = 600.0
     show: Callable[[Status | None, dict[str, float]], None] = lambda status, connected: None
 
     def run(self) -> Status:
@@ -158,7 +172,7 @@ class Driver:
         Raises:
             FederationError: If it was stopped, or does not get on.
         """
-        fruitless, before = 0, -1
+        fruitless, before, everybody = 0, -1, True
         while True:
             status: Status | None = self._patiently(self.admin.status)
             if status is not None and status["finished"] and self._everybody_knows(status):
@@ -168,21 +182,25 @@ class Driver:
                     f"{fruitless} segments brought no new round; see the logs of coordinator and sites"
                 )
             told = status is not None and status["finished"]
-            ended = self._segment()
+            ended = self._segment(everybody)
+            everybody = False
             status = self._patiently(self.admin.status)
             if "ABORT" in ended:
                 raise FederationError("the training was stopped; 'fedgkd federation start' goes on with it")
+            if status is not None and status.get("problem"):
+                raise FederationError(status["problem"])
             if told and status is not None:
                 return status
             round_ = -1 if status is None else status["round"]
             fruitless = 0 if round_ > before else fruitless + 1
             before = round_
 
-    def _segment(self) -> str:
+    def _segment(self, everybody: bool) -> str:
         """One job from submission to its end; how it ended."""
         job_id = self._patiently(self.admin.running)
         if job_id is None:
-            job_id = self._patiently(self.admin.submit)
+            job_id = self._patiently(lambda: self.admin.submit(self.wait, everybody))
+        until = time.monotonic() + self.wait
         while True:
             try:
                 ended = self.admin.job_status(job_id)
@@ -200,6 +218,11 @@ class Driver:
                     self.tell(f"a segment ended as {ended}")
                 self._patiently(lambda: self.admin.forget(job_id))
                 return ended
+            if ended.startswith(_WAITING) and time.monotonic() > until:
+                self._patiently(lambda: self.admin.forget(job_id))
+                raise FederationError(
+                    f"no site came within {self.wait:g} s; is 'fedgkd federation join' running there?"
+                )
             time.sleep(_POLL)
 
     def _look(self) -> bool:

@@ -6,11 +6,11 @@ that arrives is turned into objects before our checks.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nvflare.apis.client import Client
@@ -23,32 +23,39 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedgkd.errors import FedGKDError
-from fedgkd.federation.coordinator import REFUSAL, Coordinator, Interrupted
+from fedgkd.federation.coordinator import REFUSAL, Coordinator, Interrupted, report_problem
 from fedgkd.federation.lifeline import end_with_parent
-from fedgkd.federation.names import ALLOWED, ARRIVALS, LOGGER, MESSAGE, RUN, TASK
+from fedgkd.federation.names import ALLOWED, LOGGER, MESSAGE, PRESENCE, RUN, TASK
 from fedgkd.federation.plan import read_plan
+from fedgkd.federation.presence import Presence
 
 _CHECK = 0.1
-_STARTING = 15.0
-"""Seconds in which a job is being started: a site that came in then may not be part of it."""
+_GRACE = 5.0
+"""Seconds that a connection may be closed before its site is given up for the round."""
 
 log = logging.getLogger(LOGGER)
 
 
 class RoundsController(Controller):
-    """Runs a segment of the coordinator's rounds; a job of FLARE is nothing but that."""
+    """Runs a segment of the coordinator's rounds; a job of FLARE is nothing but that.
 
-    def __init__(self) -> None:
+    Args:
+        wait: Seconds to wait for sites that are missing.
+        everybody: Whether the first round waits for all sites, and not just for those of the last round.
+    """
+
+    def __init__(self, wait: float = 0.0, everybody: bool = False) -> None:
         super().__init__(task_check_period=_CHECK)
+        self.wait = wait
+        self.everybody = everybody
         self._context: FLContext | None = None
         self._abort: Signal | None = None
-        self._began = 0.0
-        self._arrivals = Path(ARRIVALS)
+        self._presence = Presence()
+        self._lost: dict[str, float] = {}
         self._saw: Callable[[str], None] = _nobody
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         end_with_parent()
-        self._began = time.time()
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self._saw = _nobody
@@ -56,14 +63,14 @@ class RoundsController(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         self._context, self._abort = fl_ctx, abort_signal
         kit = Path(fl_ctx.get_workspace().get_root_dir())
-        self._arrivals = kit / ARRIVALS
+        threading.Thread(target=self._watch, args=(kit / PRESENCE, fl_ctx.get_job_id()), daemon=True).start()
         try:
             coordinator = Coordinator(read_plan(kit, os.environ.get(ALLOWED)), kit / RUN, log.info)
             self._saw = coordinator.attendance.saw
-            log.info("training with %s", ", ".join(self.reachable()) or "nobody yet")
-            coordinator.run_segment(self)
+            coordinator.run_segment(self, self.wait, everybody=self.everybody)
         except FedGKDError as error:
             log.error("%s", error)
+            report_problem(kit / RUN, str(error))
             self.system_panic(str(error), fl_ctx)
         except Exception as error:  # the job's own log, where it would go, is removed with the job
             log.exception("the coordinator failed")
@@ -71,9 +78,9 @@ class RoundsController(Controller):
 
     # --- Exchange ----------------------------------------------------------------------------------------------
 
-    def reachable(self) -> Sequence[str]:
-        assert self._context is not None
-        return [client.name for client in self._context.get_engine().get_clients()]
+    def present(self) -> Mapping[str, bool]:
+        presence = self._presence
+        return {site: site in presence.here for site in presence.connected}
 
     def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         """Every site gets its own task; the answers of those that are done before the deadline are returned."""
@@ -85,43 +92,55 @@ class RoundsController(Controller):
             good = client_task.result.get_return_code() == ReturnCode.OK and isinstance(answer, bytes)
             answers[client_task.client.name] = answer if good else REFUSAL
 
-        tasks = []
+        tasks: dict[str, Task] = {}
         for site, message in messages.items():
             data = Shareable()
             data[MESSAGE] = message
-            task = Task(TASK, data, timeout=max(1, round(seconds)), result_received_cb=take)
-            self.send(task, self._context, targets=[site])
-            tasks.append(task)
+            tasks[site] = Task(TASK, data, timeout=max(1, round(seconds)), result_received_cb=take)
+            self.send(tasks[site], self._context, targets=[site])
         until = time.monotonic() + seconds
-        while any(task.completion_status is None for task in tasks) and time.monotonic() < until:
+        while time.monotonic() < until and any(self._is_awaited(site, task) for site, task in tasks.items()):
             if self._is_aborted():
                 raise Interrupted
             time.sleep(_CHECK / 5)
-        for task in tasks:
+        for task in tasks.values():
             if task.completion_status is None:
                 self.cancel_task(task)
         return dict(answers)
 
+    def _is_awaited(self, site: str, task: Task) -> bool:
+        """Whether the answer may still come: a site whose connection is closed gets a moment to open it again."""
+        lost = self._lost.get(site)
+        return task.completion_status is None and (lost is None or time.monotonic() < lost + _GRACE)
+
     def pause(self, seconds: float) -> bool:
         time.sleep(seconds)
-        return not self._is_aborted() and not self._somebody_is_back()
-
-    def _somebody_is_back(self) -> bool:
-        """A site that came in after this segment began takes part in the next, so this one had better end."""
-        try:
-            arrivals = json.loads(self._arrivals.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        here = set(self.reachable())
-        late = [
-            site for site, moment in arrivals.items() if moment > self._began - (0.0 if site in here else _STARTING)
-        ]
-        if late:
-            log.info("%s came in; the next segment begins now", ", ".join(late))
-        return bool(late)
+        return not self._is_aborted()
 
     def _is_aborted(self) -> bool:
         return self._abort is not None and bool(self._abort.triggered)
+
+    # --- who is there ------------------------------------------------------------------------------------------
+
+    def _watch(self, file: Path, job: str) -> None:
+        """Follow what the server writes down, in a thread: a site that was taken into the job is to be let in here."""
+        assert self._context is not None
+        engine = self._context.get_engine()
+        while True:
+            try:
+                found = Presence.from_text(file.read_text(encoding="utf-8"))
+                if found.job == job and found != self._presence:
+                    if found.members != self._presence.members:
+                        engine.sync_clients_from_main_process()
+                    for site in {*self._presence.connected, *found.connected}:
+                        if site in found.connected:
+                            self._lost.pop(site, None)
+                        else:
+                            self._lost.setdefault(site, time.monotonic())
+                    self._presence = found
+            except (OSError, ValueError, RuntimeError) as error:  # it is written anew, or the server is about to end
+                log.debug("who is there: %s", error)
+            time.sleep(_CHECK)
 
     # --- what FLARE tells --------------------------------------------------------------------------------------
 

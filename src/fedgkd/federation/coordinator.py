@@ -10,7 +10,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,7 +41,11 @@ REFUSAL = b""
 """The answer of a site that answered, but with no message."""
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
-_PAUSE = 1.0
+_RETURN = 60.0
+"""Seconds that a new segment waits for the sites of the last round, which may have to connect again."""
+_PAUSE = 0.5
+_TRIES = 3
+"""How often in a row a round may have too few usable answers before the training ends."""
 
 
 Facts = Mapping[str, Any]
@@ -54,18 +58,20 @@ class Interrupted(Exception):
 class Exchange(Protocol):
     """How the coordinator reaches the sites."""
 
-    def reachable(self) -> Sequence[str]:
-        """The sites that take part in this segment."""
+    def present(self) -> Mapping[str, bool]:
+        """The sites that are connected, and whether each can be asked already."""
 
     def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
         """The answers that come within so many seconds, by site; :data:`REFUSAL` from one that cannot.
+
+        A site whose connection is closed is not waited for.
 
         Raises:
             Interrupted: If the segment is stopped before that.
         """
 
     def pause(self, seconds: float) -> bool:
-        """Wait, unless the segment is to end: then False at once."""
+        """Wait; False if the segment is to end."""
 
 
 class Coordinator:
@@ -101,6 +107,9 @@ class Coordinator:
         self.distances = Distances()
         self.remarks: dict[str, str] = {}
         self.informed: set[str] = set()
+        self.present: Mapping[str, bool] = {}
+        self.waiting: str | None = None
+        self.repeated = 0
         self._take_up()
         self.report_status()
 
@@ -113,40 +122,91 @@ class Coordinator:
         settled = all_are_settled(self.standings.values(), self.round, settings.patience)
         return self.round >= settings.rounds or settled
 
-    def run_segment(self, exchange: Exchange) -> None:
-        """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so."""
+    def run_segment(self, exchange: Exchange, wait: float = 0.0, *, everybody: bool = False) -> None:
+        """Some rounds, at most as many as the plan has in a segment; in the end, the sites are told so.
+
+        Args:
+            wait: Seconds to wait for sites that are missing.
+            everybody: Whether the first round waits for every site of the plan that is not blocked; otherwise it waits
+                for those of the last round, and not long.
+
+        Raises:
+            FederationError: If there are fewer than ``min_sites`` even so.
+        """
         try:
-            self._rounds(exchange)
+            self._rounds(exchange, wait, everybody)
         except Interrupted:
             self.say(f"stopped; {self.round} rounds are done")
         self.report_status()
 
-    def _rounds(self, exchange: Exchange) -> None:
+    def _rounds(self, exchange: Exchange, wait: float, everybody: bool) -> None:
+        listed = [site for site in self.plan.sites if site not in self.plan.blocked]
+        awaited = [site for site in listed if everybody or self._was_there(site)]
+        patience = wait if everybody else min(wait, _RETURN)
         for number in range(self.plan.rules.segment):
-            # At least one round, so that sites which come in one by one do not keep the others from training.
-            if self.is_over or (number and not exchange.pause(0)):
+            if self.is_over:
                 break
-            asked = self._gather(exchange)
-            if not asked:
-                break
+            asked = self._gather(exchange, wait, awaited, patience)
+            if not number:
+                self.say(f"training with {', '.join(asked)}")
             self._one_round(exchange, asked)
+            awaited = []
             self.report_status()
         if self.is_over:
             self._finish(exchange)
 
+    def _was_there(self, site: str) -> bool:
+        return 0 < self.round == self.standings[site].last
+
     # --- a round -----------------------------------------------------------------------------------------------
 
-    def _gather(self, exchange: Exchange) -> list[str]:
-        """The sites to ask, as soon as there are enough; none if that does not happen before the deadline."""
-        until = time.monotonic() + self.plan.rules.deadline
-        told = False
-        while len(asked := self.attendance.expected(exchange.reachable())) < self.plan.rules.min_sites:
-            if not told:
-                self.say(f"waiting for sites: {len(asked)} of at least {self.plan.rules.min_sites} are here")
-                told = True
-            if time.monotonic() > until or not exchange.pause(_PAUSE):
-                return []
-        return asked
+    def _gather(self, exchange: Exchange, wait: float, awaited: Collection[str], patience: float) -> list[str]:
+        """The sites to ask, as soon as all that are awaited are here, or enough of them after so many seconds.
+
+        Raises:
+            FederationError: If there are not enough after ``wait`` seconds.
+        """
+        began = time.monotonic()
+        try:
+            while True:
+                self.present = exchange.present()
+                here = self.attendance.expected(site for site, ready in self.present.items() if ready)
+                missing = [site for site in awaited if site not in here]
+                enough, waited = len(here) >= self.plan.rules.min_sites, time.monotonic() - began
+                if enough and (not missing or waited >= patience):
+                    if missing:
+                        self.say(f"going on without {self._named(missing)}; who comes later takes part from then on")
+                    return here
+                if not enough and waited >= max(wait, patience):
+                    absent = [site for site in self.plan.sites if site not in here]
+                    raise FederationError(
+                        f"only {len(here)} of at least {self.plan.rules.min_sites} sites are here "
+                        f"after {waited:.0f} s; missing: {self._named(absent)}"
+                    )
+                self._tell_who_is_missing(here, missing or [site for site in self.plan.sites if site not in here])
+                if not exchange.pause(_PAUSE):
+                    raise Interrupted
+        finally:
+            self.waiting = None
+
+    def _tell_who_is_missing(self, here: Collection[str], missing: Collection[str]) -> None:
+        sentence = f"waiting for {self._named(missing)}; here: {', '.join(here) or 'nobody'}"
+        if sentence != self.waiting:
+            self.waiting = sentence
+            self.say(sentence)
+            self.report_status()
+
+    def _named(self, sites: Iterable[str]) -> str:
+        return ", ".join(f"{site} ({self._whereabouts(site)})" for site in sites)
+
+    def _whereabouts(self, site: str) -> str:
+        if site in self.plan.blocked:
+            return "blocked"
+        if site not in self.present:
+            return "not connected"
+        if not self.present[site]:
+            return "starting"
+        return "skipped" if self.attendance.is_dark(site) else "here"
 
     def _one_round(self, exchange: Exchange, asked: Sequence[str]) -> None:
         began = time.perf_counter()
@@ -158,18 +218,16 @@ class Coordinator:
             for k, site in enumerate(asked)
         }
         answers = exchange.ask(messages, self.plan.rules.deadline)
+        self.present = exchange.present()
         usable, said = self._usable(answers, facts)
         steps = self._near(round_, usable, {site: take(downloads, [k]) for k, site in enumerate(asked)})
         for site in self.attendance.end_round(asked, answers):
             self.say(f"{site} has missed two rounds; it is skipped until it is back")
         self._note_late(round_, asked, answers)
         if len(usable) < self.plan.rules.min_sites:
-            self.say(
-                f"round {round_} is repeated: {len(usable)} of {len(asked)} sites gave a usable answer, "
-                f"at least {self.plan.rules.min_sites} are needed"
-            )
+            self._repeat(round_, asked, usable)
             return
-        self.round = round_
+        self.round, self.repeated = round_, 0
         self.distances.take_down(steps)
         served = time.perf_counter()
         present = [self.plan.sites.index(site) for site in usable]
@@ -186,6 +244,21 @@ class Coordinator:
         record = round_record(round_, cohort, present, self.scores, self.best.round, moved, mixing)
         self._store(record | {"seconds": seconds}, mixing, present)
         self._tell(round_, usable, asked, seconds["total"])
+
+    def _repeat(self, round_: int, asked: Sequence[str], usable: Collection[str]) -> None:
+        """Too few usable answers.
+
+        Raises:
+            FederationError: If that happened several times in a row: then it is not going to be better by itself.
+        """
+        few = (
+            f"{len(usable)} of {len(asked)} sites gave a usable answer, at least {self.plan.rules.min_sites} are needed"
+        )
+        self.repeated += 1
+        if self.repeated == _TRIES:
+            reasons = "; ".join(f"{site} is {self.remarks[site]}" for site in asked if site not in usable)
+            raise FederationError(f"round {round_} failed {_TRIES} times in a row: {few} ({reasons})")
+        self.say(f"round {round_} is repeated: {few}")
 
     def _facts(self, kind: str, round_: int) -> dict[str, Any]:
         return {"kind": kind, "run": self.run, "round": round_, "terms": self.plan.terms()}
@@ -222,8 +295,10 @@ class Coordinator:
     def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes]) -> None:
         for site in asked:
             if site not in answers:
-                self.remarks[site] = f"late: no answer within {self.plan.rules.deadline:g} s"
-                self.say(f"round {round_}: {site} did not answer within {self.plan.rules.deadline:g} s")
+                late = f"no answer within {self.plan.rules.deadline:g} s"
+                why = f"late: {late}" if site in self.present else "gone: its connection was closed"
+                self.remarks[site] = why
+                self.say(f"round {round_}: {site} is {why}")
 
     def _count(self, asked: Sequence[str], answered: Sequence[str], up: int, down: int) -> None:
         """What the algorithm moved, counted as in a simulation."""
@@ -331,9 +406,13 @@ class Coordinator:
         if not self.best.round:
             # Nobody has, or shares, validation nodes: the last round is all there is.
             self.best.round, self.best.figures = self.round, figures(self.scores, "selected")
-        facts = self._facts(FINISH, self.round + 1)
-        message = Message(facts, {}).to_bytes()
-        answers = exchange.ask(dict.fromkeys(exchange.reachable(), message), _FAREWELL)
+        message = Message(self._facts(FINISH, self.round + 1), {}).to_bytes()
+        until = time.monotonic() + _FAREWELL
+        while not all(exchange.present().values()) and time.monotonic() < until and exchange.pause(_PAUSE):
+            pass
+        self.present = exchange.present()
+        here = [site for site, ready in self.present.items() if ready and site in self.standings]
+        answers = exchange.ask(dict.fromkeys(here, message), _FAREWELL)
         for site, answer in answers.items():
             self._hear_out(site, answer)
         for site in self.plan.sites:
@@ -360,7 +439,7 @@ class Coordinator:
             return None
         if site in self.plan.blocked:
             return "it is blocked in the coordinator's federation file"
-        return self.remarks.get(site) or "it never came"
+        return self.remarks.get(site) or ("it came too late" if site in self.present else "it never came")
 
     def _result(self) -> Record:
         record = result_record(
@@ -395,6 +474,8 @@ class Coordinator:
             "rounds": self.plan.config.run.rounds,
             "best_round": self.best.round,
             "informed": sorted(self.informed),
+            "waiting": self.waiting,
+            "problem": None,
             "sites": [self._site_status(number, site, finished) for number, site in enumerate(self.plan.sites)],
         }
         atomic_write_text(
@@ -411,8 +492,20 @@ class Coordinator:
             "seen": self.attendance.seen.get(site),
             "bytes_up": self.bytes[site]["up"],
             "bytes_down": self.bytes[site]["down"],
-            "remark": "dark" if self.attendance.is_dark(site) else self.remarks.get(site, ""),
+            "whereabouts": self._whereabouts(site),
+            "remark": self.remarks.get(site, ""),
         }
+
+
+def report_problem(folder: Path, problem: str) -> None:
+    """Add to the status why the training does not go on."""
+    path = folder / STATUS
+    try:
+        status = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # nothing has been begun yet
+    if isinstance(status, dict):
+        atomic_write_text(path, json.dumps({**status, "problem": problem}) + "\n", FederationError)
 
 
 def _message(answer: bytes) -> Message:

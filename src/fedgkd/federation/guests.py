@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
@@ -12,9 +10,8 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.fl_exception import NotAuthenticated
 
-from fedgkd.atomic import atomic_write_text
-from fedgkd.errors import FederationError
 from fedgkd.federation.names import LOGGER
+from fedgkd.federation.presence import Watch
 
 log = logging.getLogger(LOGGER)
 
@@ -24,15 +21,15 @@ class GuestList(FLComponent):
 
     Args:
         guests: The names of sites and admin.
-        arrivals: File that says when each site last came in; a running segment looks there for sites that are back.
+        presence: File for who is there; see :mod:`fedgkd.federation.presence`.
     """
 
-    def __init__(self, guests: list[str], arrivals: str) -> None:
+    def __init__(self, guests: list[str], presence: str) -> None:
         super().__init__()
         self.guests = guests
-        self.arrivals = arrivals
+        self.presence = presence
         self._known: dict[str, str] = {}
-        self._came: dict[str, float] = {}
+        self._watch: Watch | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.CLIENT_REGISTER_RECEIVED:
@@ -47,6 +44,9 @@ class GuestList(FLComponent):
 
     def _look_round(self, fl_ctx: FLContext) -> None:
         """By the names that certificates prove, which may not be those that were said."""
+        if self._watch is None:
+            self._watch = Watch(fl_ctx.get_engine(), Path(self.presence))
+            self._watch.start()
         clients = fl_ctx.get_engine().client_manager
         for token, client in list(clients.clients.items()):
             if client.name not in self.guests:
@@ -54,6 +54,4 @@ class GuestList(FLComponent):
                 clients.remove_client(token)
             elif self._known.get(client.name) != token:
                 self._known[client.name] = token
-                self._came[client.name] = time.time()
-                atomic_write_text(Path(self.arrivals), json.dumps(self._came), FederationError)
                 log.info("%s is connected", client.name)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fedgkd.atomic import atomic_folder, atomic_write_text
 from fedgkd.errors import FederationError
-from fedgkd.federation.names import ARRIVALS, CONTROLLER, EXECUTOR, GUEST_LIST, LOGGER
+from fedgkd.federation.names import CONTROLLER, EXECUTOR, GUEST_LIST, LOGGER, PRESENCE
 from fedgkd.federation.plan import Plan, read_plan
 
 COORDINATOR, ADMIN, AUTHORITY = "coordinator", "admin", "authority"
@@ -360,7 +360,7 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
             ),
             {"id": "job_store", **files},
             _component("process_launcher", f"{_FLARE}.job_launcher.server_process_launcher.ServerProcessJobLauncher"),
-            _component("guest_list", GUEST_LIST, guests=guests, arrivals=str(kit.path / ARRIVALS)),
+            _component("guest_list", GUEST_LIST, guests=guests, presence=str(kit.path / PRESENCE)),
         ],
     }
 

@@ -20,8 +20,8 @@ RUN = "run"
 """Folder in a kit with all that comes of the training."""
 STATUS = "status.json"
 """In the coordinator's run: where the training is."""
-ARRIVALS = "arrivals.json"
-"""In the coordinator's kit: when each site last came in."""
+PRESENCE = "presence.json"
+"""In the coordinator's kit: who is connected, and who takes part in the job that runs."""
 
 CANNOT_START = 2
 """Exit code of a training process that was given something unusable; the reason is the last line of its errors."""

@@ -54,7 +54,7 @@ class Rules:
     features: int = setting(0, "feature columns of every site's graph; 0: not said yet", low=0)
     deadline: float = setting(600.0, "seconds that a round waits for the sites", low=0, high=1e7, open_low=True)
     min_sites: int = setting(1, "a round with fewer usable answers is repeated", low=1)
-    segment: int = setting(20, "rounds after which a restarted site is taken in again at the latest", low=1)
+    segment: int = setting(1000, "rounds of one job of NVIDIA FLARE", low=1)
     largest_norm: float = setting(
         1e4, "an upload whose norm is larger is refused, whatever the others send", low=0, open_low=True
     )
