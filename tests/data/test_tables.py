@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_what_editors_and_spreadsheets_leave(tmp_path: Path) -> None:
 
 
 def test_many_rows_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_ROWS_AT_A_TIME", 4)
+    monkeypatch.setattr(tables, "_CELLS_AT_A_TIME", 12)
     nodes = "id,f,label\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(11))
     edges = "s,t\n" + "".join(f"n{i},n{i + 1}\n" for i in range(10))
     graph = read_tables(write(tmp_path, nodes, edges)).to_graph()
@@ -110,12 +111,20 @@ def test_many_rows_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
         ("id,f,label\na,nan,x\nb,1,y\n", r"nodes\.csv, row 2: column 'f' holds 'nan', which is not a finite number"),
         ("id,f,label\na,1,x\nb,-inf,y\n", r"nodes\.csv, row 3: column 'f' holds '-inf'"),
         ("id,f,label\na,1,x\nb,1e300,y\n", r"nodes\.csv, row 3: column 'f' holds '1e300'"),
+        (
+            "id,f,label\na,1_000,x\nb,1,y\n",
+            r"nodes\.csv, row 2: column 'f' holds '1_000', which is not a finite number",
+        ),
+        ("id,f,label\na,١,x\nb,1,y\n", r"nodes\.csv, row 2: column 'f' holds '١', which is not a finite number"),
+        ("id,f,label\na,1,x\nb\0,1,y\n", r"nodes\.csv, row 3: holds the control character '.x00'; save it as text"),
+        (f"id,f,label\na,{'9' * 5000},x\n", r"nodes\.csv, row 2: column 'f' holds '9{79}…', which is not a finite"),
+        ("id,f,,label\na,1,2,x\nb,1,2,y\n", "feature_names holds an empty name"),
         ('id,f,label\na,1,x\n"b,2,y\n', r"nodes\.csv, row 3: unexpected end of data"),
     ],
 )
 def test_bad_nodes_are_named(nodes: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
-        read_tables(write(tmp_path, nodes))
+        read_tables(write(tmp_path, nodes, "s,t\n")).to_graph()
 
 
 @pytest.mark.parametrize(
@@ -128,11 +137,27 @@ def test_bad_nodes_are_named(nodes: str, message: str, tmp_path: Path) -> None:
         ("from,to\neve,bob\n", r"edges\.csv, row 2: column 'from' names node 'eve'"),
         ("from,to\nann,bob\nann\n", r"edges\.csv, row 3: 1 fields, but the header has 2"),
         ("ann,bob\n7,ann\n", r"edges\.csv: the first row is an edge, not a header"),
+        ("ann,eve\n7,ann\n", r"edges\.csv: the first row is an edge, not a header"),
     ],
 )
 def test_bad_edges_are_named(edges: str | None, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         read_tables(write(tmp_path, edges=edges))
+
+
+def test_classes_of_more_digits_than_python_converts(tmp_path: Path) -> None:
+    long, longer = "9" * 5000, "1" + "0" * 5000
+    folder = write(tmp_path, f"id,f,label\na,1,{longer}\nb,2,{long}\nc,3,08\nd,3,9\n", "s,t\n")
+    assert read_tables(folder).class_names == ("08", "9", long, longer)
+
+
+def test_many_columns_are_compared_at_once(tmp_path: Path) -> None:
+    columns = 50_000
+    header = ",".join(f"c{i}" for i in range(columns))
+    nodes = f"id,{header},label\na{',1' * columns},x\nb{',2' * columns},y\n"
+    began = time.process_time()
+    assert read_tables(write(tmp_path, nodes, "s,t\n")).to_graph().num_features == columns
+    assert time.process_time() - began < 5
 
 
 def test_a_single_class_is_refused(tmp_path: Path) -> None:

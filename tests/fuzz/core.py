@@ -106,7 +106,7 @@ def command(*arguments: str) -> str:
     """
     from fedgkd.cli import app
 
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = app(list(arguments), standalone_mode=False)
@@ -116,14 +116,15 @@ def command(*arguments: str) -> str:
             if hasattr(error, "format_message"):  # click's own errors: an option that is not there, a value of no type
                 raise Refused(error.format_message()) from error
             raise
+    printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))
     if code:
-        message = err.getvalue().rpartition("error: ")[2].rstrip("\n")
+        message = said.rpartition("error: ")[2].rstrip("\n")
         if code == 2 and message:
             refusal = Refused()
             refusal.args = (message,)  # as it was printed, with all its lines
             raise refusal
-        raise AssertionError(f"exit code {code}: {err.getvalue()}")
-    return out.getvalue()
+        raise AssertionError(f"exit code {code}: {said}")
+    return printed
 
 
 def build(target: Target, seed: int, number: int, folder: Path) -> tuple[Any, Any, list[str]]:
@@ -178,6 +179,7 @@ def judge(target: Target, seed: int, number: int) -> Outcome:
         folder.mkdir()
         content, given, changes = build(target, seed, number, folder)
         began = time.process_time()
+        _forget_peak()
         verdict, detail = _use(target, content, given, folder)
         if time.process_time() - began > SECONDS:
             verdict, detail = "HEAVY", f"{time.process_time() - began:.0f} s"
@@ -233,8 +235,14 @@ def _where(error: BaseException) -> str:
     return " > ".join(f"{Path(place.filename).name}:{place.lineno}" for place in places)
 
 
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Bytes of memory at most, since the peak was forgotten."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def run(targets: Sequence[Target], cases: Sequence[Case], seed: int, jobs: int = 1) -> Iterator[Outcome]:
@@ -285,8 +293,7 @@ class _Worker:
                 return self._blame()
             self.cases.pop(0)
             self._since = time.monotonic()
-            # Memory once taken does not show again: the next input gets a new process.
-            self.ended = not self.cases or outcome.verdict == "HEAVY"
+            self.ended = not self.cases
             return outcome
         if time.monotonic() - self._since > WALL_SECONDS:
             self._process.kill()

@@ -12,22 +12,28 @@ Errors name the file and the row as an editor counts it: the header is row 1.
 from __future__ import annotations
 
 import csv
+import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgkd.data.files import open_file
 from fedgkd.data.graph import UNLABELLED, Graph, undirected
 from fedgkd.errors import DataError, quoted
 
 NODES, EDGES = "nodes.csv", "edges.csv"
 
-_ROWS_AT_A_TIME = 4096  # text takes far more memory than the numbers it becomes
+_CELLS_AT_A_TIME = 2**18  # text takes far more memory than the numbers it becomes
+
+# No text holds these but by mistake: a file in UTF-16, or a damaged one; tabs and line breaks are no harm.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _UNKNOWN = -2  # neither a number nor UNLABELLED
 
@@ -117,7 +123,8 @@ def read_tables(
     labels: list[str] = []
     numbers: list[int] = []
     blocks: list[NDArray[np.float32]] = []
-    while block := list(islice(rows, _ROWS_AT_A_TIME)):
+    rows_at_a_time = max(1, _CELLS_AT_A_TIME // len(header))
+    while block := list(islice(rows, rows_at_a_time)):
         blocks.append(_features(path, header, columns.features, block))
         numbers += [number for number, _ in block]
         ids += [fields[0] for _, fields in block]
@@ -138,18 +145,27 @@ def read_tables(
     )
 
 
-def natural_key(name: str) -> tuple[list[str | int], str]:
+def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """Sorts ``client-2`` before ``client-10``."""
     parts = re.split(r"([0-9]+)", name)
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+    return [_by_size(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
+def _by_size(digits: str) -> tuple[int, str]:
+    """Sorts numbers that may have more digits than Python converts."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def _rows(path: Path) -> Iterator[Row]:
     """The rows that are not blank, stripped of white space, each with its number; all as long as the header."""
     expected = None
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, strict=True, skipinitialspace=True)
+    with (
+        open_file(path, f"; a graph in tables needs {NODES} and {EDGES}") as content,
+        io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as stream,
+    ):
+        reader = csv.reader(_lines(path, stream), strict=True, skipinitialspace=True)
+        try:
             for fields in reader:
                 if not fields:
                     continue
@@ -159,14 +175,19 @@ def _rows(path: Path) -> Iterator[Row]:
                         f"{path}, row {reader.line_num}: {len(fields)} fields, but the header has {expected}"
                     )
                 yield reader.line_num, [field.strip() for field in fields]
-    except FileNotFoundError as problem:
-        raise DataError(f"{path}: no such file; a graph in tables needs {NODES} and {EDGES}") from problem
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path}: not text in UTF-8 (byte {problem.start})") from problem
-    except csv.Error as problem:
-        raise DataError(f"{path}, row {reader.line_num}: {problem}") from problem
+        except OSError as problem:
+            raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+        except UnicodeDecodeError as problem:
+            raise DataError(f"{path}: not text in UTF-8 (byte {problem.start})") from problem
+        except csv.Error as problem:
+            raise DataError(f"{path}, row {reader.line_num}: {problem}") from problem
+
+
+def _lines(path: Path, stream: TextIO) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        if found := _CONTROL.search(line):
+            raise DataError(f"{path}, row {number}: holds the control character {found[0]!r}; save it as text in UTF-8")
+        yield line
 
 
 def _open(path: Path) -> tuple[list[str], Iterator[Row]]:
@@ -186,9 +207,9 @@ class _Columns(NamedTuple):
 
     @classmethod
     def find(cls, path: Path, header: list[str], label: str, label_required: bool) -> _Columns:
-        repeated = [name for i, name in enumerate(header) if name in header[:i]]
-        if repeated:
-            raise DataError(f"{path}: two columns of the header are called {quoted(repeated[0])}")
+        (name, times), *_ = Counter(header).most_common(1)
+        if times > 1:
+            raise DataError(f"{path}: two columns of the header are called {quoted(name)}")
         found = _label_column(header, label)
         if found == 0:
             raise DataError(f"{path}: the first column holds the node ids and cannot hold the labels too")
@@ -224,6 +245,8 @@ def _features(path: Path, header: list[str], columns: list[int], rows: list[Row]
 
 
 def _number(text: str) -> float:
+    if "_" in text or not text.isascii():  # Python takes 1_000 and the digits of every alphabet for numbers
+        return float("nan")
     try:
         return float(text)
     except ValueError:
@@ -243,10 +266,10 @@ def _read_edges(path: Path, position: dict[str, int]) -> NDArray[np.int64]:
     header, rows = _open(path)
     if len(header) < 2:
         raise DataError(f"{path}: two columns are needed, source and target, separated by a comma")
-    if header[0] in position and header[1] in position:
+    if header[0] in position or header[1] in position:
         raise DataError(f"{path}: the first row is an edge, not a header; put a row such as 'source,target' above it")
     blocks = [np.empty((2, 0), np.int64)]
-    while block := list(islice(rows, _ROWS_AT_A_TIME)):
+    while block := list(islice(rows, max(1, _CELLS_AT_A_TIME // len(header)))):
         ends = np.stack([_look_up(position, (fields[end] for _, fields in block)) for end in (0, 1)])
         unknown = ends == _UNKNOWN
         if unknown.any():
