@@ -27,7 +27,7 @@ LAYERS = (
     {"models"},
     {"clients"},
     {"data"},
-    {"atomic", "errors", "fields", "memory", "parsing", "randomness", "settings", "_version"},
+    {"atomic", "checksums", "errors", "fields", "memory", "parsing", "randomness", "settings", "_version"},
 )
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -133,6 +133,7 @@ def test_the_end_leaves_relations_and_result(tmp_path: Path) -> None:
         assert {name: relations[name].shape for name in relations} == dict.fromkeys(("R", "S", "Q"), (2, 2, 2))
         np.testing.assert_allclose(relations["Q"][1], 2.2)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "SHA256SUMS",
         "config.toml",
         "metrics.jsonl",
         "relations.npz",

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from fedgkd.clients import GraphBatch
 from fedgkd.errors import DataError, RunError
-from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.experiments.model_file import PersonalModel, has_digest
 from fedgkd.models import BACKBONES, Network
 from tests.graphs import random_graph
 
@@ -85,7 +85,7 @@ def whole(tmp_path: Path) -> Path:
         lambda data: data[: len(data) // 2],
         lambda data: b"",
         lambda data: b"not a model\n" * 50,
-        lambda data: data.replace(b"fedgkd-model-1", b"fedgkd\xffmodel-1"),
+        lambda data: data.replace(b"fedgkd-model-2", b"fedgkd\xffmodel-2"),
         lambda data: data + b"more",
     ],
     ids=["truncated", "empty", "text", "bytes", "longer"],
@@ -131,7 +131,9 @@ def test_files_of_others(tmp_path: Path, metadata: dict[str, str] | None) -> Non
 def test_files_of_another_format(tmp_path: Path) -> None:
     metadata = {"fedgkd": json.dumps(GOOD | {"format": "fedgkd-model-99"})}
     save_file(NETWORK.initial(0, 1), tmp_path / "m.safetensors", metadata)
-    with pytest.raises(RunError, match="has the format fedgkd-model-99; this version reads fedgkd-model-1 only"):
+    with pytest.raises(
+        RunError, match="format 'fedgkd-model-99'; this version reads fedgkd-model-2 and fedgkd-model-1"
+    ):
         PersonalModel.load(tmp_path / "m.safetensors")
 
 
@@ -147,6 +149,44 @@ def test_tensors_that_do_not_fit_the_description(tmp_path: Path, change: str) ->
     save_file(params, tmp_path / "m.safetensors", {"fedgkd": json.dumps(GOOD)})
     with pytest.raises(RunError, match="the tensors do not fit the model that the file describes"):
         PersonalModel.load(tmp_path / "m.safetensors")
+
+
+def test_every_byte_is_checked(tmp_path: Path) -> None:
+    path = whole(tmp_path)
+    data = path.read_bytes()
+    for position in range(len(data)):
+        for change in (0x01, 0x20, 0xFF):
+            path.write_bytes(data[:position] + bytes([data[position] ^ change]) + data[position + 1 :])
+            with pytest.raises(RunError, match=r"(is not a model file of fedgkd, or is damaged|has the format)"):
+                PersonalModel.load(path)
+    path.write_bytes(data)
+    assert has_digest(path)
+    PersonalModel.load(path)
+
+
+def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path) -> None:
+    first = whole(tmp_path).read_bytes()
+    assert whole(tmp_path).read_bytes() == first
+
+
+def test_files_of_earlier_versions_are_read_unchecked(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file(NETWORK.initial(0, 1), path, {"fedgkd": json.dumps(GOOD)})
+    assert PersonalModel.load(path).model == NETWORK
+    assert not has_digest(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_neither_read_nor_written(tmp_path: Path, value: float) -> None:
+    params = NETWORK.initial(0, 1)
+    params["readout.bias"][0, 0] = value
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(RunError, match=r"is not written: some of its weights are not finite; try a lower lr"):
+        PersonalModel(NETWORK, params).save(path)
+    assert not path.exists()
+    save_file(params, path, {"fedgkd": json.dumps(GOOD)})
+    with pytest.raises(RunError, match="some of the model's weights are not finite"):
+        PersonalModel.load(path)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     federation = planted_federation(4)
     result = make(federation, tmp_path).execute()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "SHA256SUMS",
         "clients.json",
         "config.toml",
         "metrics.jsonl",

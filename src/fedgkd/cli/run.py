@@ -165,6 +165,29 @@ def predict(
         console.err.print(f"accuracy on the {int((nodes.y >= 0).sum()):,} nodes with a label: {accuracy:.2%}")
 
 
+def verify(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A run, a folder of runs or of a federation, or a model file.")
+    ],
+    json: Json = False,
+) -> None:
+    """Check that runs, checkpoints and models are as they were written; the exit code is 2 if one is not."""
+    from dataclasses import asdict
+
+    from fedgkd.experiments.verify import verify as look
+
+    found = look(path)
+    if json:
+        console.print_json(asdict(found))
+    else:
+        for sentence in (*found.problems, *found.unverifiable):
+            console.out.print(sentence, soft_wrap=True)
+        whole = ", ".join(f"{number} {kind}" for kind, number in sorted(found.whole.items()) if number)
+        console.out.print(f"{path}: {len(found.problems)} problems; whole: {whole or 'nothing'}", soft_wrap=True)
+    if found.problems:
+        raise typer.Exit(2)
+
+
 def _predictions(personal: Any, graph: Any) -> tuple[str, float | None]:
     import csv
     import io

@@ -17,7 +17,7 @@ from fedgkd.cli.experiments import ablate, compare, tune
 from fedgkd.cli.options import Command
 from fedgkd.cli.partition import partition
 from fedgkd.cli.report import collect, report, tables
-from fedgkd.cli.run import predict, resume, run
+from fedgkd.cli.run import predict, resume, run, verify
 
 app = typer.Typer(
     name="fedgkd",
@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app)
 app.add_typer(federation.app)
-for verb in (run, resume, predict, compare, tune, ablate, report, collect, tables, partition):
+for verb in (run, resume, predict, verify, compare, tune, ablate, report, collect, tables, partition):
     app.command(cls=Command)(verb)
 
 

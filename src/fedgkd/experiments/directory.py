@@ -5,16 +5,18 @@ clients.json      who the clients are: names, nodes per split, label counts
 metrics.jsonl     one line per round
 relations.npz     R, S and Q of every round (relations.bin while the run goes on)
 result.json       the figures of the finished run
+SHA256SUMS        the SHA-256 of every file of the finished run
 checkpoint/       the state after the last rounds, until the run is finished
 models/           one file per client: its personal model
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgkd.atomic import atomic_write, atomic_write_text, is_leftover, remove_leftovers, sync_folder
+from fedgkd.checksums import SUMS_FILE, damaged_files, digest_of, write_sums
 from fedgkd.errors import RunError
 from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.config import Config, make_config, read_config_file
@@ -30,6 +33,11 @@ from fedgkd.experiments.locks import LOCK_FILE, Lock, locked
 from fedgkd.experiments.model_file import PersonalModel
 
 MATRICES = ("R", "S", "Q")
+MODELS = "models"
+
+Records = dict[str, dict[str, Any]]
+
+_CHUNK = 1 << 20
 
 
 class RunDirectory:
@@ -39,6 +47,7 @@ class RunDirectory:
         self.path = path
         self._checkpoint = path / "checkpoint"
         self._lock: Lock | None = None
+        self._metrics, self._relations = _Log(self.metrics_file), _Log(path / "relations.bin")
         self.state, self.kept = Slots(self._checkpoint, "state"), Slots(self._checkpoint, "best")
 
     @property
@@ -58,17 +67,23 @@ class RunDirectory:
         return self.path / "relations.npz"
 
     @property
-    def _relations_log(self) -> Path:
-        return self.path / "relations.bin"
+    def _clients_file(self) -> Path:
+        return self.path / "clients.json"
 
     @property
     def _models(self) -> Path:
-        return self.path / "models"
+        return self.path / MODELS
 
     @property
     def is_finished(self) -> bool:
         """Whether the result is there, which is written last."""
         return self.result_file.exists()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a run is going on in the folder, or was stopped; not if only its result is missing."""
+        begun = self._relations.path.exists() or (self._clients_file.exists() and not (self.path / SUMS_FILE).exists())
+        return self.config_file.exists() and not self.is_finished and begun
 
     def model_file(self, client: int) -> Path:
         return self._models / f"client-{client}.safetensors"
@@ -109,7 +124,7 @@ class RunDirectory:
         Raises:
             RunError: If the result cannot be read: then what was left behind may be needed.
         """
-        names = (LOCK_FILE, self._checkpoint.name, self._relations_log.name)
+        names = (LOCK_FILE, self._checkpoint.name, self._relations.path.name)
         if self.is_finished and any((self.path / name).exists() for name in names):
             self.read_result()
             with suppress(RunError), self.held():  # whoever works there, or may write there, will do it
@@ -138,7 +153,7 @@ class RunDirectory:
         return make_config((str(self.config_file), read_config_file(self.config_file)))
 
     def describe_clients(self, clients: dict[str, Any]) -> None:
-        atomic_write_text(self.path / "clients.json", json.dumps(clients, allow_nan=False) + "\n", RunError)
+        atomic_write_text(self._clients_file, json.dumps(clients, allow_nan=False) + "\n", RunError)
 
     def append_round(self, record: dict[str, Any], matrices: NDArray[np.float32], *, durable: bool = True) -> None:
         """Add a round's record and its matrices R, S, Q ``(3, clients, clients)``.
@@ -150,52 +165,93 @@ class RunDirectory:
         """
         self._check_ours()
         try:
-            _append(self.metrics_file, json.dumps(record, allow_nan=False).encode() + b"\n", durable)
-            _append(self._relations_log, np.ascontiguousarray(matrices, np.float32).tobytes(), durable)
+            self._metrics.append(json.dumps(record, allow_nan=False).encode() + b"\n", durable)
+            self._relations.append(np.ascontiguousarray(matrices, np.float32).tobytes(), durable)
             if durable:
                 sync_folder(self.path)
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror or error}") from error
 
-    def rewind(self, rounds: int, num_clients: int) -> None:
+    def records(self) -> Records:
+        """Size and SHA-256 of what the rounds so far have written; a checkpoint keeps it for :meth:`rewind`."""
+        return {log.path.name: log.mark() for log in (self._metrics, self._relations)}
+
+    def rewind(self, rounds: int, num_clients: int, records: Records | None = None) -> None:
         """Drop what was written after that round: it will be computed again.
 
+        Args:
+            rounds: The round.
+            num_clients: Their number.
+            records: What :meth:`records` said at that round; None if a version of fedgkd wrote the checkpoint that
+                did not yet ask.
+
         Raises:
-            RunError: If the records of an earlier round are missing, or the run is finished.
+            RunError: If the records of an earlier round are missing or damaged, or the run is finished.
         """
         if self.is_finished:
             raise RunError(f"the run in {self.path} is finished; there is nothing to go on with")
         try:
-            for log in (self.metrics_file, self._relations_log):
-                log.touch()
-            lines = self.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)[:rounds]
-            log_bytes = rounds * len(MATRICES) * num_clients**2 * np.float32().nbytes
-            if len(lines) < rounds or self._relations_log.stat().st_size < log_bytes:
+            for log in (self._metrics, self._relations):
+                log.path.touch()
+            lines = self.metrics_file.read_bytes().splitlines(keepends=True)[:rounds]
+            sizes = {
+                self._metrics: len(b"".join(lines)),
+                self._relations: rounds * len(MATRICES) * num_clients**2 * np.float32().nbytes,
+            }
+            if len(lines) < rounds or self._relations.path.stat().st_size < sizes[self._relations]:
                 raise RunError(f"{self.path}: the records of rounds before {rounds + 1} are missing; start a new run")
-            os.truncate(self._relations_log, log_bytes)
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read the records of {self.path}: {error}") from error
-        atomic_write_text(self.metrics_file, "".join(lines), RunError)
+            for log, size in sizes.items():
+                mark = {} if records is None else records[log.path.name]
+                log.rewind(mark.get("bytes", size), mark.get("sha256"))
+        except OSError as error:
+            raise RunError(f"cannot read the records of {self.path}: {error.strerror or error}") from error
 
-    def finish(self, result: dict[str, Any], num_clients: int, models: Iterable[PersonalModel] = ()) -> None:
+    def check_records(self) -> None:
+        """Raise if the rounds up to a checkpoint of an unfinished run are not as they were written."""
+        for stored in self.state.newest_first([]):
+            for log in (self._metrics, self._relations):
+                if mark := (stored.facts.get("records") or {}).get(log.path.name):
+                    log.digest_of(mark["bytes"], mark["sha256"])
+
+    def finish(
+        self, result: dict[str, Any], num_clients: int, models: Mapping[int, PersonalModel] | None = None
+    ) -> None:
         """Write models, relations and, last of all, the result: its presence means that the run is whole.
 
         What was only needed to go on is removed; it takes several times the room of the models.
         """
         self._check_ours()
-        for client, model in enumerate(models):
+        for client, model in (models or {}).items():
             model.save(self.model_file(client))
-        log = np.fromfile(self._relations_log, np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
+        log = np.frombuffer(self._relations.read(), np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
         with atomic_write(self.relations_file, RunError) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, R=log[:, 0], S=log[:, 1], Q=log[:, 2])
-        atomic_write_text(self.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n", RunError)
+        text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+        self._write_sums(hashlib.sha256(text.encode()).hexdigest())
+        atomic_write_text(self.result_file, text, RunError)
         self._drop_what_it_took_to_go_on()
 
+    def _write_sums(self, of_result: str) -> None:
+        """For all that is there, and the result that is to come."""
+        models = sorted(self._models.glob("*.safetensors")) if self._models.exists() else []
+        files = [self.config_file, self._clients_file, self.relations_file, *models]
+        sums = {file.relative_to(self.path).as_posix(): digest_of(file) for file in files if file.exists()}
+        of_metrics = self._metrics.mark()["sha256"]  # as it was written, whatever the disk has made of it since
+        write_sums(self.path, sums | {self.metrics_file.name: of_metrics, self.result_file.name: of_result})
+
     def _drop_what_it_took_to_go_on(self) -> None:
-        self._relations_log.unlink(missing_ok=True)
+        self._relations.path.unlink(missing_ok=True)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def read_result(self) -> dict[str, Any]:
+        """The figures of the finished run.
+
+        Raises:
+            RunError: If they are damaged, or the settings beside them.
+        """
+        names = (self.result_file.name, self.config_file.name)
+        for sentence in damaged_files(self.path, lambda name: name in names):
+            raise RunError(f"{sentence}; {self._way_on}")
         try:
             return dict(json.loads(self.result_file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
@@ -210,12 +266,67 @@ class RunDirectory:
         return f"{copy} repeat the run in a new folder with: fedgkd run --config {self.config_file} --out NEW"
 
 
-def _append(path: Path, data: bytes, durable: bool) -> None:
-    with path.open("ab", buffering=0) as file:
-        while data:  # a disk that is filling up takes less than all
-            data = data[file.write(data) :]
-        if durable:
-            os.fsync(file.fileno())
+class _Log:
+    """A file that only grows, and the SHA-256 of what was written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._size, self._digest = 0, hashlib.sha256()
+
+    def mark(self) -> dict[str, Any]:
+        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
+
+    def append(self, data: bytes, durable: bool) -> None:
+        with self.path.open("ab", buffering=0) as file:
+            rest = memoryview(data)
+            while rest:  # a disk that is filling up takes less than all
+                rest = rest[file.write(rest) :]
+            if durable:
+                os.fsync(file.fileno())
+        self._size += len(data)
+        self._digest.update(data)
+
+    def rewind(self, size: int, expected: str | None) -> None:
+        """Drop what lies beyond ``size`` bytes; nothing is dropped unless the digest of the rest is as expected."""
+        self._digest = self.digest_of(size, expected)
+        os.truncate(self.path, size)
+        self._size = size
+
+    def digest_of(self, size: int, expected: str | None) -> hashlib._Hash:
+        """The digest of the first ``size`` bytes.
+
+        Raises:
+            RunError: If there are fewer, or it is not as expected.
+        """
+        digest = hashlib.sha256()
+        try:
+            with self.path.open("rb") as file:
+                left = size
+                while chunk := file.read(min(left, _CHUNK)):
+                    digest.update(chunk)
+                    left -= len(chunk)
+        except OSError as error:
+            raise RunError(f"cannot read {self.path}: {error.strerror or error}") from error
+        if left or expected not in (None, digest.hexdigest()):
+            raise RunError(
+                f"{self.path} is damaged: the rounds before the checkpoint are not as they were written; "
+                "put back a copy of it, or start a new run"
+            )
+        return digest
+
+    def read(self) -> bytes:
+        """All that was written.
+
+        Raises:
+            RunError: If it is something else that stands there.
+        """
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise RunError(f"cannot read {self.path}: {error.strerror or error}") from error
+        if hashlib.sha256(data).digest() != self._digest.digest():
+            raise RunError(f"{self.path} is damaged: it is not as it was written; put back a copy of it, and resume")
+        return data
 
 
 def new_folder(folder: Path, name: str) -> Path:

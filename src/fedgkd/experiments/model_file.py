@@ -1,8 +1,13 @@
-"""A personal model as one safetensors file that knows what it was trained for, and predictions with it."""
+"""A personal model as one safetensors file that knows what it was trained for, and predictions with it.
+
+The file's own SHA-256 stands in its description: that of the file with zeros in the digest's place.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +25,12 @@ from fedgkd.data.graph import Graph
 from fedgkd.errors import DataError, RunError, SettingError, quoted
 from fedgkd.models import MODELS, Model
 
-_FORMAT = "fedgkd-model-1"
+_FORMAT = "fedgkd-model-2"
+_UNCHECKED = "fedgkd-model-1"
+"""What earlier versions wrote, without a digest."""
+
+_NO_DIGEST = "0" * 64
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -33,9 +43,22 @@ class PersonalModel:
     feature_names: tuple[str, ...] | None = None
     origin: Mapping[str, Any] | None = None
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers; those of a training that diverged are not."""
+        return all(bool(tensor.isfinite().all()) for tensor in self.params.values())
+
     def save(self, path: Path) -> None:
+        """Write the model to a file.
+
+        Raises:
+            RunError: If its weights are not finite, or the file cannot be written.
+        """
+        if not self.is_finite:
+            raise RunError(f"the model for {path} is not written: some of its weights are not finite; try a lower lr")
         description = {
             "format": _FORMAT,
+            "sha256": _NO_DIGEST,
             "model": {"kind": type(self.model).__name__, **asdict(cast(Any, self.model))},
             "class_names": self.class_names,
             "feature_names": self.feature_names,
@@ -43,20 +66,31 @@ class PersonalModel:
         }
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.params.items()}
         data = save(tensors, metadata={"fedgkd": json.dumps(description)})
+        data = _with_digest(data, _NO_DIGEST, hashlib.sha256(data).hexdigest())
         with atomic_write(path, RunError) as temporary:
             temporary.write_bytes(data)
 
     @classmethod
     def load(cls, path: Path) -> PersonalModel:
+        """Read a model from a file.
+
+        Raises:
+            RunError: If it is no model file, or one of its bytes is not as it was written.
+        """
         try:
             data = path.read_bytes()
         except OSError as error:
             raise RunError(f"cannot read the model {path}: {error.strerror or error}") from error
         try:
+            description = _description(data)
+            if description["format"] not in (_FORMAT, _UNCHECKED):
+                raise RunError(
+                    f"{path} has the format {quoted(description['format'])}; "
+                    f"this version reads {_FORMAT} and {_UNCHECKED} only"
+                )
+            if "sha256" in description or description["format"] == _FORMAT:
+                _check_digest(data, description["sha256"])
             params = load(data)
-            description = json.loads(_header(data)["__metadata__"]["fedgkd"])
-            if description["format"] != _FORMAT:
-                raise RunError(f"{path} has the format {description['format']}; this version reads {_FORMAT} only")
             fields = description["model"]
             model = MODELS[fields.pop("kind")](**fields)
             expected = {name: (1, *parameter.shape) for name, parameter in model.parameters.items()}
@@ -66,6 +100,8 @@ class PersonalModel:
             raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
         if {name: tuple(tensor.shape) for name, tensor in params.items()} != expected:
             raise RunError(f"{path}: the tensors do not fit the model that the file describes")
+        if not personal.is_finite:
+            raise RunError(f"{path}: some of the model's weights are not finite; use the model of another round or run")
         return personal
 
     @torch.no_grad()
@@ -95,10 +131,32 @@ class PersonalModel:
             )
 
 
-def _header(data: bytes) -> Any:
-    """The JSON before the tensors of a safetensors file, which its library reads only from a path."""
+def has_digest(path: Path) -> bool:
+    """Whether a model file that can be loaded would not be if a byte of it had changed."""
+    return bool(_description(path.read_bytes())["format"] == _FORMAT)
+
+
+def _description(data: bytes) -> Any:
+    """What stands about the model in the JSON before the tensors, which the library reads only from a path."""
     length = int.from_bytes(data[:8], "little")
-    return json.loads(data[8 : 8 + length])
+    return json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["fedgkd"])
+
+
+def _check_digest(data: bytes, digest: str) -> None:
+    """Raise a ValueError unless that is the digest of the file."""
+    if not _DIGEST.fullmatch(digest) or data.count(_place(digest)) != 1:
+        raise ValueError
+    if hashlib.sha256(_with_digest(data, digest, _NO_DIGEST)).hexdigest() != digest:
+        raise ValueError
+
+
+def _with_digest(data: bytes, old: str, new: str) -> bytes:
+    return data.replace(_place(old), _place(new), 1)
+
+
+def _place(digest: str) -> bytes:
+    """How the digest is written within a text of JSON that is a text of JSON itself."""
+    return json.dumps(json.dumps({"sha256": digest})[1:-1])[1:-1].encode()
 
 
 def _names(values: list[str] | None) -> tuple[str, ...] | None:

@@ -293,6 +293,7 @@ class Run:
             "best": asdict(self.best),
             "best_received": asdict(self.best_received),
             "kept_serial": self._kept_serial,
+            "records": self.directory.records() if self.directory else None,
             "totals": self.totals,
             "scores": asdict(self.scores),
         }
@@ -344,7 +345,12 @@ class Run:
         self._warn_of_useless_mixtures()
         result = self.result()
         if self.directory is not None:
-            self.directory.finish(result, self.federation.num_clients, self.personal_models())
+            models = dict(enumerate(self.personal_models()))
+            whole = {client: model for client, model in models.items() if model.is_finite}
+            if lost := [self.federation.names[client] for client in models if client not in whole]:
+                result["clients_without_model"] = lost
+                self.events.on_warning(f"no model file for {', '.join(lost)}: weights are not finite; try a lower lr")
+            self.directory.finish(result, self.federation.num_clients, whole)
         return result
 
     def personal_models(self) -> list[PersonalModel]:
@@ -394,7 +400,8 @@ def resume(directory: RunDirectory, federation: Federation, events: Events | Non
         run.start()
     else:
         run.restore(*found)
-    directory.rewind(run.round, federation.num_clients)
+    records = None if found is None else found[0].facts.get("records")
+    directory.rewind(run.round, federation.num_clients, records)
     return run
 
 

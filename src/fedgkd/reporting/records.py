@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgkd.checksums import damaged_files
 from fedgkd.data.npz import open_arrays
 from fedgkd.errors import DataError, RunError, quoted, shortened, system_errors
 from fedgkd.fields import (
@@ -394,6 +395,8 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _finished(path: Path, name: str, study: Study | None) -> FinishedRun:
+    for sentence in damaged_files(path, lambda name: not name.startswith("models/")):
+        raise RunError(f"{sentence}; {_REPEAT}")
     settings, result = _read_settings(path), read_json(path / "result.json", RunError, _REPEAT)
     check_result(str(path / "result.json"), result, _REPEAT)
     if any(settings.get(name) != result[name] for name in ("algorithm", "seed")):
