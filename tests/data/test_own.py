@@ -214,12 +214,12 @@ def _change_hash(folder: Path) -> None:
         (lambda folder: write_npz(folder / "client-9.npz", [0, 1]), r"client-9\.npz: not as manifest\.json says"),
         (lambda folder: write_tables(folder / "client-9", "ab"), r"client-9: not as manifest\.json says"),
         (_change_hash, "the partition hash is not that of the files"),
-        (lambda folder: (folder / "manifest.json").write_text("{"), "not a manifest that 'fedgkd partition' wrote"),
-        (lambda folder: (folder / "manifest.json").write_text("[]"), "not a manifest that 'fedgkd partition' wrote"),
-        (lambda folder: (folder / "manifest.json").write_text("{}"), "not a manifest that 'fedgkd partition' wrote"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), r"manifest\.json is not JSON"),
+        (lambda folder: (folder / "manifest.json").write_text("[]"), r"manifest\.json holds no fields"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), r"manifest\.json: 'dataset' is missing"),
         (
             lambda folder: (folder / "manifest.json").write_text('{"files": {"../../x.npz": "0"}}'),
-            "not a manifest that 'fedgkd partition' wrote",
+            r"manifest\.json: 'dataset' is missing",
         ),
     ],
 )
@@ -228,3 +228,58 @@ def test_a_changed_partition_is_noticed(tamper: Callable[[Path], object], messag
     tamper(tmp_path / "out")
     with pytest.raises(DataError, match=message):
         read_federation(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dataset", 3),
+        ("setting", None),
+        ("seed", "4"),
+        ("seed", True),
+        ("seed", -1),
+        ("clients", 2),
+        ("files", []),
+        ("partition_hash", 7),
+        ("groups", ["a"]),
+        ("groups", "abc"),
+    ],
+)
+def test_a_manifest_of_other_kinds(field: str, value: object, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    write_federation(made(), folder)
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(DataError, match=r"manifest\.json: .*write the partition again, or remove manifest\.json"):
+        read_federation(folder)
+
+
+def test_classes_by_name_and_by_number_do_not_mix(tmp_path: Path) -> None:
+    write_tables(tmp_path / "a" / "client-0", "abba")
+    write_npz(tmp_path / "a" / "client-1.npz", [0, 1, 1, 0])
+    with pytest.raises(DataError, match=r"client-1\.npz: the classes are numbers, but other clients call them a, b"):
+        read_federation(tmp_path / "a")
+    write_tables(tmp_path / "b" / "client-0", "1001")
+    write_npz(tmp_path / "b" / "client-1.npz", [0, 1, 1, 0])
+    assert read_federation(tmp_path / "b").num_classes == 2
+
+
+def test_names_of_the_second_and_third_client_are_compared_too(tmp_path: Path) -> None:
+    graph = random_graph()
+    save_graph(tmp_path / "a.npz", graph)
+    save_graph(tmp_path / "b.npz", replace(graph, class_names=("p", "q", "r")))
+    save_graph(tmp_path / "c.npz", replace(graph, class_names=("q", "p", "r")))
+    with pytest.raises(DataError, match="c: class 'q' does not stand at the same place at b"):
+        read_federation(tmp_path)
+
+
+def test_names_that_cannot_be(tmp_path: Path) -> None:
+    for read in (read_graph, read_federation):
+        with pytest.raises(DataError, match="File name too long"):
+            read(tmp_path / ("x" * 300))
+    for read_name in (open_graph, holds_clients):
+        with pytest.raises(DataError, match="File name too long"):
+            read_name(str(tmp_path / ("x" * 300)))
+    write_npz(tmp_path / "a\nb.npz", [0, 1])
+    with pytest.raises(DataError, match=r"the name 'a.nb' cannot be shown on a screen"):
+        read_federation(tmp_path)

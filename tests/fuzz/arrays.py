@@ -325,7 +325,7 @@ def arrays_of(path: Path) -> Arrays:
         for key in file.files:
             try:
                 found[key] = file[key]
-            except (ValueError, zipfile.BadZipFile):  # of no use to the graph, or it would not have been accepted
+            except Exception:  # noqa: BLE001  of no use to the graph, or it would not have been accepted
                 found[key] = None
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,18 +103,25 @@ def check_clients_agree(graphs: Sequence[Graph], names: Sequence[str]) -> None:
                 f"{name} has {graph.num_features} feature columns, "
                 f"but {first_name} has {first.num_features}; all clients need the same columns"
             )
-        if graph.feature_names is not None and first.feature_names is not None:
-            for column, (theirs, ours) in enumerate(zip(graph.feature_names, first.feature_names, strict=True)):
-                if theirs != ours:
-                    raise DataError(
-                        f"{name}: feature column {column} is {quoted(theirs)}, "
-                        f"but {quoted(ours)} at {first_name}; all clients need the same columns in one order"
-                    )
         if graph.num_classes != first.num_classes:
             raise DataError(f"{name} has {graph.num_classes} classes, but {first_name} has {first.num_classes}")
-        if graph.class_names is not None and first.class_names is not None and graph.class_names != first.class_names:
-            odd = next(a for a, b in zip(graph.class_names, first.class_names, strict=True) if a != b)
-            raise DataError(
-                f"{name}: class {quoted(odd)} does not stand at the same place at {first_name}; "
-                "all clients need the same classes in one order"
-            )
+    for name, column, theirs, ours, first_name in _differing(graphs, names, "feature_names"):
+        raise DataError(
+            f"{name}: feature column {column} is {quoted(theirs)}, but {quoted(ours)} at {first_name}; "
+            "all clients need the same columns in one order"
+        )
+    for name, _, theirs, _, first_name in _differing(graphs, names, "class_names"):
+        raise DataError(
+            f"{name}: class {quoted(theirs)} does not stand at the same place at {first_name}; "
+            "all clients need the same classes in one order"
+        )
+
+
+def _differing(graphs: Sequence[Graph], names: Sequence[str], field: str) -> Iterator[tuple[str, int, str, str, str]]:
+    """Where a client's names differ from those of the first client that has any."""
+    named = [(name, getattr(graph, field)) for name, graph in zip(names, graphs, strict=True) if getattr(graph, field)]
+    for name, theirs in named[1:]:
+        first_name, ours = named[0]
+        for place, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            if one != other:
+                yield name, place, one, other, first_name

@@ -30,6 +30,18 @@ def open_file(path: Path, hint: str = "") -> BinaryIO:
         raise DataError(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from problem
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder.
+
+    Raises:
+        DataError: If that cannot be said: the name is too long, or the folder around it cannot be read.
+    """
+    try:
+        return path.is_dir()
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+
+
 def check_size(what: str, needed: int, unfolded: int, packed: int) -> None:
     """Raise if what a packed file says that it holds will not fit, before any of it is unfolded.
 

@@ -12,20 +12,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from fedgkd.atomic import atomic_folder, atomic_write_text
 from fedgkd.data.datasets import DATASETS, load_dataset, load_members
 from fedgkd.data.federation import Federation
+from fedgkd.data.files import is_folder
 from fedgkd.data.graph import Graph
 from fedgkd.data.npz import count_classes, load_graph, load_node_ids, save_graph
 from fedgkd.data.partition import partition_members
 from fedgkd.data.splits import DEFAULT_RATIOS, Ratios, random_split
 from fedgkd.data.tables import NODES, Tables, natural_key, read_tables
-from fedgkd.errors import DataError, quoted
+from fedgkd.errors import DataError, quoted, shortened
+from fedgkd.parsing import read_json
 
 MANIFEST = "manifest.json"
 OWN_GRAPHS = "own-graphs"
+
+_MANIFEST_FIELDS: dict[str, type | UnionType] = {
+    "dataset": str,
+    "setting": str,
+    "seed": int | None,
+    "clients": int,
+    "partition_hash": str,
+    "files": dict,
+}
 
 
 def open_graph(
@@ -39,7 +51,7 @@ def open_graph(
     if name in DATASETS:
         return load_dataset(name, data_dir, **synthetic_options)
     path = Path(name)
-    if not path.exists():
+    if not is_folder(path) and not path.exists():
         raise DataError(f"{quoted(name)} is neither a dataset ({', '.join(DATASETS)}) nor a file or folder")
     graph = read_graph(path, label=label)
     return replace(graph, name=path.resolve().name if path.is_dir() else path.stem)
@@ -87,7 +99,7 @@ def read_graph(
         class_names: In tables, the classes in their order; by default those that occur.
         num_classes: The number of classes where the data does not tell it.
     """
-    if path.is_dir():
+    if is_folder(path):
         if not (path / NODES).exists():
             raise DataError(f"{path}: not a graph; a folder of tables holds {NODES} and edges.csv")
         tables = read_tables(path, label=label, labels_required=labels_required)
@@ -97,7 +109,7 @@ def read_graph(
 
 def holds_clients(name: str) -> bool:
     """Whether ``name`` is a folder that :func:`read_federation` reads, rather than a dataset or a single graph."""
-    return name not in DATASETS and Path(name).is_dir() and not (Path(name) / NODES).exists()
+    return name not in DATASETS and is_folder(Path(name)) and not (Path(name) / NODES).exists()
 
 
 def read_federation(
@@ -111,7 +123,7 @@ def read_federation(
     Raises:
         DataError: If a graph is not usable or the clients do not fit together; the message names the client.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise DataError(f"{folder}: no such folder; expected one with a graph per client")
     if (folder / NODES).exists():
         raise DataError(f"{folder}: holds a single graph, not one per client; divide it with 'fedgkd partition'")
@@ -160,33 +172,42 @@ def manifest(federation: Federation, checksums: Mapping[str, str]) -> dict[str, 
 
 def _read_partition(folder: Path) -> Federation:
     path = folder / MANIFEST
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        checksums, expected_hash = dict(said["files"]), said["partition_hash"]
-        groups = None if said.get("groups") is None else tuple(map(str, said["groups"]))
-        origin = {field: said[field] for field in ("dataset", "setting", "seed")}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise DataError(f"{path}: not a manifest that 'fedgkd partition' wrote ({problem!r})") from problem
+    remedy = f"write the partition again, or remove {MANIFEST} to use the graphs as they are"
+    said = read_json(path, DataError, remedy)
+    for field, kinds in _MANIFEST_FIELDS.items():
+        if field not in said or not isinstance(said[field], kinds) or isinstance(said[field], bool):
+            raise DataError(f"{path}: {quoted(field)} is missing or of another kind; {remedy}")
+    checksums, groups = said["files"], said.get("groups")
+    if said["clients"] != len(checksums) or (said["seed"] or 0) < 0:
+        raise DataError(f"{path}: {said['clients']} clients with seed {said['seed']} cannot be; {remedy}")
+    if groups is not None and (
+        not isinstance(groups, list)
+        or len(groups) != len(checksums)
+        or not all(isinstance(group, str) for group in groups)
+    ):
+        raise DataError(f"{path}: 'groups' must name a group for each of {len(checksums)} clients; {remedy}")
     sources = {source.name: source for source in _client_sources(folder).values()}
     found = {name: _checksum(source) for name, source in sources.items()}
     changed = [name for name in checksums | found if checksums.get(name) != found.get(name)]
     if changed:
-        raise DataError(
-            f"{folder / changed[0]}: not as {MANIFEST} says; write the partition again, "
-            f"or remove {MANIFEST} to use the graphs as they are"
-        )
+        raise DataError(f"{folder / changed[0]}: not as {MANIFEST} says; {remedy}")
     files = [sources[name] for name in checksums]
     graphs = tuple(load_graph(file) for file in files)
     ids = [load_node_ids(file, graph.num_nodes) for file, graph in zip(files, graphs, strict=True)]
+    known = [of_client for of_client in ids if of_client is not None]
+    if known and len(known) < len(ids):
+        raise DataError(f"{folder}: some of the graphs have 'node_ids' and others have not; {remedy}")
     federation = Federation(
         graphs=graphs,
-        node_ids=tuple(known for known in ids if known is not None) or None,
+        node_ids=tuple(known) or None,
         names=tuple(file.stem for file in files),
-        groups=groups,
-        **origin,
+        groups=None if groups is None else tuple(groups),
+        dataset=said["dataset"],
+        setting=said["setting"],
+        seed=said["seed"],
     )
-    if federation.partition_hash != expected_hash:
-        raise DataError(f"{path}: the partition hash is not that of the files; write the partition again")
+    if federation.partition_hash != said["partition_hash"]:
+        raise DataError(f"{path}: the partition hash is not that of the files; {remedy}")
     return federation
 
 
@@ -202,6 +223,8 @@ def _client_sources(folder: Path) -> dict[str, Path]:
     sources: dict[str, Path] = {}
     for entry in sorted(graphs, key=lambda entry: natural_key(entry.name)):
         name = entry.name if entry.is_dir() else entry.stem
+        if not name.isprintable():
+            raise DataError(f"{folder}: the name {quoted(name)} cannot be shown on a screen; rename that client")
         if name in sources:
             raise DataError(
                 f"{folder}: client {quoted(name)} is there twice, as {sources[name].name} and as {entry.name}"
@@ -215,9 +238,16 @@ def _read_clients(sources: Sequence[Path], label: str | int) -> list[Graph]:
     tables = {path: read_tables(path, label=label) for path in sources if path.is_dir()}
     names = _union_of_classes(list(tables.values()))
     classes = max([len(names), *(count_classes(path) for path in sources if path not in tables)])
-    return [
+    graphs = [
         tables[path].to_graph(names) if path in tables else load_graph(path, num_classes=classes) for path in sources
     ]
+    for path, graph in zip(sources, graphs, strict=True):
+        if names and graph.class_names is None and tuple(map(str, range(graph.num_classes))) != names:
+            raise DataError(
+                f"{path}: the classes are numbers, but other clients call them {shortened(', '.join(names))}; "
+                "give 'class_names' in this order"
+            )
+    return graphs
 
 
 def _union_of_classes(tables: Sequence[Tables]) -> tuple[str, ...]:
