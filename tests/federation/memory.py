@@ -15,11 +15,12 @@ from fedgkd.experiments.config import make_config
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.runner import Run
 from fedgkd.experiments.selection import keep_model
+from fedgkd.federation.checks import Refused
 from fedgkd.federation.coordinator import Coordinator
 from fedgkd.federation.plan import Plan, Rules
 from fedgkd.federation.site import Site
 
-Answer = Callable[[str, bytes], bytes | None]
+Answer = Callable[[str, bytes], bytes | Refused | None]
 
 SMALL = {"hidden": 8, "rounds": 3}
 
@@ -50,7 +51,7 @@ class Memory:
     def present(self) -> Mapping[str, bool]:
         return dict.fromkeys(self.sites, True)
 
-    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes | Refused]:
         self.asked.append(list(messages))
         answers = {name: self.answer(name, data) for name, data in messages.items()}
         return {name: data for name, data in answers.items() if data is not None}

@@ -10,7 +10,7 @@ import torch
 
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.clients import Tensors
-from fedgkd.federation.checks import METRICS, Expected, Refused, rehearse, without_metrics
+from fedgkd.federation.checks import METRICS, Expected, Refused, cannot, rehearse, without_metrics
 from fedgkd.federation.wire import Message
 from tests.federation.memory import make_plan
 from tests.graphs import planted_federation
@@ -118,3 +118,17 @@ def test_a_message_comes_out_as_it_went_in() -> None:
     assert again.facts == message.facts
     assert all(torch.equal(again.tensors[name], tensor) for name, tensor in message.tensors.items())
     assert again.tensors["a"].dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("the disk is full", "answered that it cannot: the disk is full"),
+        ("a\nb", "answered that it cannot: a b"),
+        ("long " * 1000, "answered that it cannot: " + ("long " * 60).strip()),
+        (None, "answered that it cannot; its own log says why"),
+        (["?"], "answered that it cannot; its own log says why"),
+    ],
+)
+def test_a_sites_reason_is_repeated_on_one_line(reason: Any, sentence: str) -> None:
+    assert str(cannot(reason)) == sentence

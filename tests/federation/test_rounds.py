@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
 from fedgkd.experiments.plain import plain
-from fedgkd.federation.coordinator import REFUSAL
+from fedgkd.federation.checks import cannot
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
 from tests.federation.memory import (
@@ -136,7 +136,7 @@ def test_a_round_that_fails_three_times_is_the_end_with_the_reasons(tmp_path: Pa
     def answer(name: str, data: bytes) -> bytes | None:
         nonlocal asked
         asked += name == "site-1"
-        return REFUSAL if name == "site-1" and asked > 1 else sites[name].answer(data)
+        return cannot(None) if name == "site-1" and asked > 1 else sites[name].answer(data)
 
     coordinator = make_coordinator(plan, tmp_path)
     with pytest.raises(FederationError) as ended:
@@ -291,7 +291,7 @@ def test_a_site_that_is_always_refused_does_not_keep_the_others_from_a_best_roun
     federation, said = planted_federation(3), []
     plan = make_plan(federation, "fedavg", rounds=8, patience=2, rules={"min_sites": 2})
     sites = make_sites(plan, federation, tmp_path)
-    exchange = Memory(sites, lambda name, data: REFUSAL if name == "site-0" else sites[name].answer(data))
+    exchange = Memory(sites, lambda name, data: cannot(None) if name == "site-0" else sites[name].answer(data))
     coordinator = make_coordinator(plan, tmp_path, said)
     coordinator.run_segment(exchange)
     assert "round 1: site-0 is kept out of the mixture: it answered that it cannot; its own log says why" in said

@@ -13,6 +13,7 @@ import torch
 from fedgkd.algorithms import REPORT, Algorithm
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
+from fedgkd.errors import FederationError
 from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.selection import SELECTED
 from fedgkd.federation.wire import Message
@@ -22,12 +23,21 @@ METRICS = (*(name for name in REPORT if name != "nodes"), *SELECTED)
 
 
 _MOST_NODES = 1e12
+_REASON = 300
+"""Characters of a site's own reason that are repeated."""
 _NAME = 80
 """Characters of a name from outside that are repeated."""
 
 
 class Refused(Exception):
     """Why an upload is not taken, as the end of a sentence that starts with the site's name."""
+
+
+def cannot(reason: object) -> Refused:
+    """The answer of a site that answered, but with no message; the reason is the site's own, and may be anything."""
+    if not (isinstance(reason, str) and reason.strip()):
+        return Refused("answered that it cannot; its own log says why")
+    return Refused(f"answered that it cannot: {FederationError(reason[:_REASON])}")
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedgkd.errors import FedGKDError
-from fedgkd.federation.coordinator import REFUSAL, Coordinator, Interrupted, report_problem
+from fedgkd.federation.checks import Refused, cannot
+from fedgkd.federation.coordinator import Coordinator, Interrupted, report_problem
 from fedgkd.federation.lifeline import end_with_parent
-from fedgkd.federation.names import ALLOWED, LOGGER, MESSAGE, PRESENCE, RUN, TASK
+from fedgkd.federation.names import ALLOWED, LOGGER, MESSAGE, PRESENCE, REASON, RUN, TASK
 from fedgkd.federation.plan import read_plan
 from fedgkd.federation.presence import Presence
 
@@ -82,15 +83,15 @@ class RoundsController(Controller):
         presence = self._presence
         return {site: site in presence.here for site in presence.connected}
 
-    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes | Refused]:
         """Every site gets its own task; the answers of those that are done before the deadline are returned."""
-        answers: dict[str, bytes] = {}
+        answers: dict[str, bytes | Refused] = {}
 
         def take(client_task: ClientTask, fl_ctx: FLContext) -> None:
             # FLARE binds the sender to its certificate: only the client that a task was sent to can answer it.
             answer = client_task.result.get(MESSAGE)
             good = client_task.result.get_return_code() == ReturnCode.OK and isinstance(answer, bytes)
-            answers[client_task.client.name] = answer if good else REFUSAL
+            answers[client_task.client.name] = answer if good else cannot(client_task.result.get(REASON))
 
         tasks: dict[str, Task] = {}
         for site, message in messages.items():

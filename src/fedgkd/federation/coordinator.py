@@ -37,8 +37,6 @@ from fedgkd.models.network import part
 from fedgkd.training.evaluation import TEST, VAL
 
 ROUND, FINISH = "round", "finish"
-REFUSAL = b""
-"""The answer of a site that answered, but with no message."""
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
 _RETURN = 60.0
@@ -61,8 +59,8 @@ class Exchange(Protocol):
     def present(self) -> Mapping[str, bool]:
         """The sites that are connected, and whether each can be asked already."""
 
-    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
-        """The answers that come within so many seconds, by site; :data:`REFUSAL` from one that cannot.
+    def ask(self, messages: Mapping[str, bytes], seconds: float) -> dict[str, bytes | Refused]:
+        """The answers that come within so many seconds, by site; why there is none from one that cannot.
 
         A site whose connection is closed is not waited for.
 
@@ -233,7 +231,7 @@ class Coordinator:
         present = [self.plan.sites.index(site) for site in usable]
         uploads = gather(list(usable.values()), range(len(usable)))
         moved = bytes_per_client(uploads), bytes_per_client(downloads)
-        self._count(asked, [site for site in answers if answers[site] != REFUSAL], *moved)
+        self._count(asked, [site for site in answers if isinstance(answers[site], bytes)], *moved)
         self._score(uploads, present, said)
         mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
         self.memory = mixing.memory
@@ -263,7 +261,9 @@ class Coordinator:
     def _facts(self, kind: str, round_: int) -> dict[str, Any]:
         return {"kind": kind, "run": self.run, "round": round_, "terms": self.plan.terms()}
 
-    def _usable(self, answers: Mapping[str, bytes], facts: Facts) -> tuple[dict[str, Tensors], dict[str, Facts]]:
+    def _usable(
+        self, answers: Mapping[str, bytes | Refused], facts: Facts
+    ) -> tuple[dict[str, Tensors], dict[str, Facts]]:
         """The uploads that pass the checks, in the sites' order, and the facts beside them."""
         usable: dict[str, Tensors] = {}
         said: dict[str, Facts] = {}
@@ -292,12 +292,13 @@ class Coordinator:
         self.remarks[site] = f"refused: it {reason}"
         self.say(f"round {round_}: {site} is kept out of the mixture: it {reason}")
 
-    def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes]) -> None:
+    def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes | Refused]) -> None:
         for site in asked:
             if site not in answers:
                 late = f"no answer within {self.plan.rules.deadline:g} s"
                 why = f"late: {late}" if site in self.present else "gone: its connection was closed"
-                self.remarks[site] = why
+                if site in self.present or not self.remarks.get(site):  # what it said last may be why it is gone
+                    self.remarks[site] = why
                 self.say(f"round {round_}: {site} is {why}")
 
     def _count(self, asked: Sequence[str], answered: Sequence[str], up: int, down: int) -> None:
@@ -424,7 +425,7 @@ class Coordinator:
             self.directory.finish(plain(self._result()), len(self.plan.sites))
             self.say(f"finished after {self.round} rounds")
 
-    def _hear_out(self, site: str, answer: bytes) -> None:
+    def _hear_out(self, site: str, answer: bytes | Refused) -> None:
         """A site has written down its model, and says of which round it is."""
         try:
             said = _message(answer).facts
@@ -508,9 +509,9 @@ def report_problem(folder: Path, problem: str) -> None:
         atomic_write_text(path, json.dumps({**status, "problem": problem}) + "\n", FederationError)
 
 
-def _message(answer: bytes) -> Message:
-    if answer == REFUSAL:
-        raise Refused("answered that it cannot; its own log says why")
+def _message(answer: bytes | Refused) -> Message:
+    if isinstance(answer, Refused):
+        raise answer
     try:
         return Message.from_bytes(answer)
     except ValueError as error:

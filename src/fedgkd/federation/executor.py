@@ -16,7 +16,7 @@ from nvflare.apis.signal import Signal
 
 from fedgkd.federation.ask import NoAnswer, ask
 from fedgkd.federation.lifeline import end_with_parent
-from fedgkd.federation.names import LOGGER, MESSAGE, WORKER
+from fedgkd.federation.names import LOGGER, MESSAGE, REASON, WORKER
 
 log = logging.getLogger(LOGGER)
 
@@ -36,7 +36,9 @@ class SiteExecutor(Executor):
             answer = ask(os.environ[WORKER], question, lambda: not abort_signal.triggered)
         except NoAnswer as reason:
             log.warning("no answer to the coordinator: %s", reason)
-            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+            reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+            reply[REASON] = str(reason)
+            return reply
         reply = make_reply(ReturnCode.OK)
         reply[MESSAGE] = answer
         return reply

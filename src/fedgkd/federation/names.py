@@ -15,7 +15,7 @@ WORKER = "FEDGKD_WORKER"
 ALLOWED = "FEDGKD_ALLOWED_ALGORITHM"
 """Environment variable with the algorithm of somebody's own that the coordinator's operator allows."""
 
-TASK, MESSAGE = "fedgkd", "message"
+TASK, MESSAGE, REASON = "fedgkd", "message", "reason"
 RUN = "run"
 """Folder in a kit with all that comes of the training."""
 STATUS = "status.json"

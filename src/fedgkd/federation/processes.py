@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +25,7 @@ from fedgkd.federation.imports import environment
 from fedgkd.federation.kit import COORDINATOR, Kit, settle
 from fedgkd.federation.names import ALLOWED, CANNOT_START, WORKER
 from fedgkd.federation.network import check_coordinator, check_port_free
+from fedgkd.federation.wire import FAILED, answered_file, receive, send
 
 TRAINER = "fedgkd.federation.worker"
 """The module that trains, in a process of its own."""
@@ -33,6 +36,9 @@ _PATIENCE = 5.0
 """Seconds that a process has to end by itself."""
 _SHORT = 3.0
 """A training process that lives shorter than that is not started again at once."""
+_TRIES = 3
+_FAREWELL = 60.0
+"""Seconds that a site which cannot train waits for a question, so that it can say why."""
 _WAIT_FOR_GONE = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "3"}
 """At the end of a segment the coordinator waits so many seconds for word from sites that have gone."""
 
@@ -80,20 +86,51 @@ def join(kit: Kit, training: Training) -> None:
         address = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedgkd-"))) / "worker"
         options = ["--kit", str(kit.path), "--socket", str(address), *training.arguments()]
         options += ["--allow-algorithm", kit.plan.allowed] if kit.plan.allowed else []
-        trainer = stack.enter_context(_Trainer([sys.executable, "-m", TRAINER, *options], kit.path))
-        while not address.exists():
-            trainer.look()
-            time.sleep(_WATCH)
+        trainer = stack.enter_context(_Trainer([sys.executable, "-m", TRAINER, *options], kit.path, address))
         command = _flare("client", kit, f"uid={name}", f"org={name.replace('-', '_')}")
-        flare = stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
-        while flare.poll() is None:
-            trainer.look()
-            tidy(kit.path)
-            time.sleep(_WATCH)
+        connection: subprocess.Popen[bytes] | None = None
+        try:
+            while not address.exists():
+                trainer.look()
+                time.sleep(_WATCH)
+            connection = stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
+            while connection.poll() is None:
+                trainer.look()
+                tidy(kit.path)
+                time.sleep(_WATCH)
+        except NoTrainer as reason:
+            if connection is None and reason.is_told_at_once:
+                raise
+            print(f"{reason}; the coordinator is told", flush=True)
+            connection = connection or stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
+            _tell(str(reason), address, connection)
+            raise
         raise FederationError(
             "the coordinator does not take this site in, or the connection was lost for good; "
             f"see {kit.path / 'log.txt'}"
         )
+
+
+def _tell(reason: str, address: Path, connection: subprocess.Popen[bytes]) -> None:
+    """Answer the coordinator's questions, as long as some come, in the place of a training process that there is not.
+
+    More than one: the first may be of a round that has ended meanwhile.
+    """
+    address.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        listener.settimeout(_WATCH)
+        until, questions = time.monotonic() + _FAREWELL, 0
+        while time.monotonic() < until and questions < _TRIES and connection.poll() is None:
+            with suppress(TimeoutError, ConnectionError):
+                asking, _ = listener.accept()
+                with asking:
+                    asking.settimeout(_PATIENCE)
+                    receive(asking)
+                    send(asking, FAILED + reason.encode())
+                    questions += 1
+        time.sleep(_SHORT)  # until the last answer is on the other side
 
 
 def tidy(folder: Path) -> None:
@@ -103,13 +140,31 @@ def tidy(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class _Trainer:
-    """A site's training process, which is started again when it dies."""
+class NoTrainer(FederationError):
+    """The training process cannot be kept running.
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    Args:
+        is_told_at_once: Whether it was given something unusable, so that whoever typed the command is all to be told.
+    """
+
+    def __init__(self, message: str, is_told_at_once: bool) -> None:
+        super().__init__(message)
+        self.is_told_at_once = is_told_at_once
+
+
+class _Trainer:
+    """A site's training process, which is started again when it dies, but not for ever.
+
+    Args:
+        address: Where it answers; beside it, it notes when it has answered.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path, address: Path) -> None:
         self._command = command
         self._folder = folder
+        self._address = address
         self._stack = ExitStack()
+        self._deaths = 0
         self._start()
 
     def __enter__(self) -> _Trainer:
@@ -122,22 +177,55 @@ class _Trainer:
         """See to it that it is running.
 
         Raises:
-            FederationError: If it cannot, for a reason that it has told.
+            NoTrainer: If it has said that it cannot, or has died too often without an answer in between.
         """
         code = self._process.poll()
         if code is None:
             return
+        self._errors.join(_PATIENCE)
         if code == CANNOT_START:
-            reason = (self._folder / "errors.txt").read_text(encoding="utf-8", errors="replace").rstrip()
-            raise FederationError(reason.rpartition("\n")[2])
-        print(f"the training process ended (code {code}); it is started again", flush=True)
+            raise NoTrainer(self._errors.last, is_told_at_once=True)
+        answered = answered_file(self._address)
+        self._deaths = 1 if answered.exists() else self._deaths + 1
+        answered.unlink(missing_ok=True)
+        reason = self._errors.last or how_it_ended(code)
+        if self._deaths == _TRIES:
+            raise NoTrainer(f"the training process died {_TRIES} times in a row: {reason}", is_told_at_once=False)
+        print(f"the training process ended: {reason}; it is started again", flush=True)
         time.sleep(max(0.0, _SHORT - (time.monotonic() - self._started)))
         self._stack.close()
         self._start()
 
     def _start(self) -> None:
         self._started = time.monotonic()
-        self._process = self._stack.enter_context(_process(self._command, {}, self._folder))
+        self._process = self._stack.enter_context(_process(self._command, {}, self._folder, subprocess.PIPE))
+        self._errors = _Errors(self._process, self._folder / "errors.txt")
+        self._errors.start()
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code < 0:
+        return f"it was killed (signal {-code}{', perhaps for want of memory' if -code == signal.SIGKILL else ''})"
+    return f"it ended with code {code}"
+
+
+class _Errors(threading.Thread):
+    """Copies what a process says of its errors to a file, and knows the last line when the disk is full, too."""
+
+    def __init__(self, process: subprocess.Popen[bytes], file: Path) -> None:
+        super().__init__(daemon=True)
+        self._stream = process.stderr
+        self._file = file
+        self.last = ""
+
+    def run(self) -> None:
+        assert self._stream is not None
+        with self._stream as stream:
+            for line in stream:
+                self.last = line.decode(errors="replace").strip() or self.last
+                with suppress(OSError), self._file.open("ab") as file:
+                    file.write(line)
 
 
 def _flare(side: str, kit: Kit, *settings: str) -> list[str]:
@@ -147,16 +235,18 @@ def _flare(side: str, kit: Kit, *settings: str) -> list[str]:
 
 
 @contextmanager
-def _process(command: Sequence[str], added: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _process(
+    command: Sequence[str], added: Mapping[str, str], folder: Path, errors: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, which ends with this block, and with us if we are killed."""
-    with (folder / "errors.txt").open("ab") as errors:
+    with (folder / "errors.txt").open("ab") as file:
         process = subprocess.Popen(
             command,
             env={**environment(folder), **added},
             cwd=folder,
             start_new_session=True,
             stdin=subprocess.DEVNULL,
-            stderr=errors,
+            stderr=file if errors is None else errors,
             preexec_fn=_die_with_parent,
         )
     try:

@@ -9,6 +9,7 @@ import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ class Message:
         if not isinstance(facts, dict):
             raise ValueError("not a message of fedgkd")
         return cls(facts, tensors)
+
+
+def answered_file(address: Path) -> Path:
+    """What a training process makes beside its socket once it has answered a question."""
+    return address.with_name("answered")
 
 
 def send(connection: socket.socket, data: bytes) -> None:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from fedgkd.errors import FedGKDError
 from fedgkd.federation.names import CANNOT_START
-from fedgkd.federation.wire import FAILED, OK, receive, send
+from fedgkd.federation.wire import FAILED, OK, answered_file, receive, send
 
 if TYPE_CHECKING:
     from fedgkd.federation.site import Site
 
 log = logging.getLogger(__name__)
+
+_FAILURES = 3
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -56,7 +58,12 @@ def open_site(options: argparse.Namespace) -> Site:
 
 
 def serve(site: Site, address: Path) -> None:
-    """Answer one question after the other, for good."""
+    """Answer one question after the other, until this machine is the reason that it cannot, three times in a row.
+
+    Raises:
+        FedGKDError: That reason.
+    """
+    failures = 0
     with socket.socket(socket.AF_UNIX) as listener:
         address.unlink(missing_ok=True)
         listener.bind(str(address))
@@ -65,21 +72,28 @@ def serve(site: Site, address: Path) -> None:
         while True:
             connection, _ = listener.accept()
             with connection, contextlib.suppress(ConnectionError):
-                send(connection, _answer(site, receive(connection)))
+                answer, problem = _answer(site, receive(connection))
+                send(connection, answer)
+                with contextlib.suppress(OSError):  # a full disk is told in other ways
+                    answered_file(address).touch()
+            # The coordinator's mistakes are no reason to leave; a full disk is.
+            failures = failures + 1 if problem is not None and isinstance(problem.__cause__, OSError) else 0
+            if problem is not None and failures == _FAILURES:
+                raise problem
 
 
-def _answer(site: Site, question: bytes) -> bytes:
+def _answer(site: Site, question: bytes) -> tuple[bytes, FedGKDError | None]:
     before = site.done
     try:
         answer = site.answer(question)
     except FedGKDError as error:
         log.error("%s", error)
-        return FAILED + str(error).encode()
+        return FAILED + str(error).encode(), error
     if site.done == before:
-        log.info("%s: the training is over; %s", site.name, site.outcome)
+        log.info("%s: the training is over; model and metrics are in %s", site.name, site.folder)
     else:
         log.info("%s: round %d done", site.name, site.done)
-    return OK + answer
+    return OK + answer, None
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
