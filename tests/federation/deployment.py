@@ -87,13 +87,16 @@ class Deployment:
         """Wait for the training to be over."""
         assert self.running["admin"].wait(seconds) == code, self.said("admin")
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] = {}
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*FEDGKD, *arguments],
             capture_output=True,
             text=True,
             check=False,
             timeout=120,
+            cwd=cwd,
             env=os.environ | environment,
         )
 
@@ -112,6 +115,9 @@ class Deployment:
         process = self.running.pop(party)
         process.kill()
         process.wait()
+
+    def is_running(self, party: str) -> bool:
+        return party in self.running and self.running[party].poll() is None
 
     def trainer(self, site: str) -> int:
         """Process number of a site's training process."""

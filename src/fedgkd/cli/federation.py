@@ -140,13 +140,15 @@ def _check(kit: Path, graph: Path, label: str, allowed: str | None) -> None:
         check_coordinator(found)
         return f"coordinator: {rules.host}:{rules.port} answers, and both sides accept each other's certificate"
 
-    problems = 0
+    problems: set[str] = set()
     for test in (certificate, plan, data, coordinator):
         try:
             console.out.print(test(), soft_wrap=True)
-        except FedGKDError as problem:
-            console.print_error(str(problem))
-            problems += 1
+        except FedGKDError as error:
+            problem = str(error)
+            if problem not in problems:  # a plan that cannot be also has no data that fit
+                console.print_error(problem)
+            problems.add(problem)
     if problems:
         raise typer.Exit(2)
 
