@@ -126,16 +126,16 @@ def fits(value: int) -> bool:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def read_json(path: Path, error: type[FedGKDError], remedy: str) -> dict[str, Any]:
+def read_json(path: Path, error: type[FedGKDError], remedy: str, says: str = "") -> dict[str, Any]:
     """The fields that a JSON file holds.
 
     Raises:
         FedGKDError: Of class ``error``, if there is no such file, it cannot be read, or it holds anything else; the
-            sentence ends with the remedy.
+            sentence begins with the file and what is said of it, and ends with the remedy.
     """
-    found = json_value(read_text(path, error, remedy), str(path), error, remedy)
+    found = json_value(read_text(path, error, remedy), f"{path}{says}", error, remedy)
     if not isinstance(found, dict):
-        raise error(f"{path} holds no fields but a {type(found).__name__}; {remedy}")
+        raise error(f"{path}{says} holds no fields but a {type(found).__name__}; {remedy}")
     return found
 
 
@@ -152,23 +152,33 @@ def json_value(text: str, where: str, error: type[FedGKDError], remedy: str) -> 
 
 def read_toml(path: Path, error: type[FedGKDError], remedy: str = "") -> dict[str, Any]:
     """The fields that a TOML file holds; raises as :func:`read_json`."""
+    data = _read_bytes(path, error, remedy)
     try:
-        return parse_toml(read_text(path, error, remedy))
+        return parse_toml(data.decode("utf-8"))
     except ValueError as problem:
-        raise error(f"{path} is not a TOML file: {problem}{remedy and f'; {remedy}'}") from problem
+        raise error(f"{path} is not a TOML file: {problem}{_end(remedy)}") from problem
 
 
 def read_text(path: Path, error: type[FedGKDError], remedy: str = "") -> str:
     """The text of a file; raises as :func:`read_json`."""
-    end = remedy and f"; {remedy}"
+    try:
+        return _read_bytes(path, error, remedy).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path} cannot be read ({problem}){_end(remedy)}") from problem
+
+
+def _read_bytes(path: Path, error: type[FedGKDError], remedy: str) -> bytes:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):  # a pipe may never say anything, a device never end
-            raise error(f"{path} cannot be read (it is {'a folder' if path.is_dir() else 'not a file'}){end}")
+            raise error(f"{path} cannot be read (it is {'a folder' if path.is_dir() else 'not a file'}){_end(remedy)}")
         if facts.st_size > MOST_BYTES:
-            raise error(f"{path} cannot be read (it has {facts.st_size:,} bytes, {MOST_BYTES:,} at most){end}")
-        return path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise error(f"{path} cannot be read ({problem.strerror or problem}){end}") from problem
-    except ValueError as problem:  # bytes that are no UTF-8, or a NUL in the path
-        raise error(f"{path} cannot be read ({problem}){end}") from problem
+            raise error(f"{path} cannot be read (it has more than {MOST_BYTES:,} bytes){_end(remedy)}")
+        return path.read_bytes()
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"{path} cannot be read ({reason}){_end(remedy)}") from problem
+
+
+def _end(remedy: str) -> str:
+    return f"; {remedy}" if remedy else ""

@@ -457,7 +457,7 @@ def _outcome(cell: Cell) -> dict[str, Any]:
 
     directory = RunDirectory(cell.folder)
     if directory.result_file.exists():
-        return {"run": cell.name, "result": directory.read_result()}
+        return {"run": cell.name, "result": directory.checked_result()}
     return {"run": cell.name, "error": read_failure(cell)}
 
 

@@ -320,7 +320,7 @@ def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
 
 def _show_finished(directory: RunDirectory, json: bool) -> None:
     console.err.print(f"{directory.path} is finished")
-    _show_result(directory.read_result(), directory.path, json)
+    _show_result(directory.checked_result(), directory.path, json)
 
 
 def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ from fedgkd.data.synthetic import parse_options
 from fedgkd.errors import SettingError, quoted, shortened
 from fedgkd.experiments.selection import SELECT
 from fedgkd.models import BACKBONES, Network
-from fedgkd.parsing import parse_toml
+from fedgkd.parsing import read_toml
 from fedgkd.settings import NONE, assignments, check, setting, suggest
 from fedgkd.training.settings import TrainingSettings
 
@@ -242,12 +242,7 @@ def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> Setting
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """A flat TOML file of settings."""
-    try:
-        values = parse_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise SettingError(f"{path} is not a TOML file: {error}") from error
+    values = read_toml(path, SettingError)
     for name, value in values.items():
         if isinstance(value, dict | list):
             raise SettingError(f"{path}: {shortened(name)} is a table or list; settings are plain `name = value` lines")

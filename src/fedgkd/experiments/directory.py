@@ -31,6 +31,8 @@ from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.config import Config, make_config, read_config_file
 from fedgkd.experiments.locks import LOCK_FILE, Lock, locked
 from fedgkd.experiments.model_file import PersonalModel
+from fedgkd.fields import check_result
+from fedgkd.parsing import parse_json
 
 MATRICES = ("R", "S", "Q")
 MODELS = "models"
@@ -253,9 +255,22 @@ class RunDirectory:
         for sentence in damaged_files(self.path, lambda name: name in names):
             raise RunError(f"{sentence}; {self._way_on}")
         try:
-            return dict(json.loads(self.result_file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            result = parse_json(self.result_file.read_bytes())
+            if not isinstance(result, dict):
+                raise ValueError(f"it holds no fields but a {type(result).__name__}")
+        except (OSError, ValueError) as error:
             raise RunError(f"{self.result_file} is damaged ({error}); {self._way_on}") from error
+        return result
+
+    def checked_result(self) -> dict[str, Any]:
+        """The same, with every figure that there must be.
+
+        Raises:
+            RunError: If one is missing, or cannot be what it is.
+        """
+        result = self.read_result()
+        check_result(str(self.result_file), result, self._way_on)
+        return result
 
     @property
     def _way_on(self) -> str:

@@ -54,7 +54,7 @@ def _from_finished(states: Mapping[Cell, State]) -> dict[str, Estimate]:
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     for cell, state in states.items():
         if state is State.FINISHED:
-            seconds[cell.group].append(RunDirectory(cell.folder).read_result()["seconds"])
+            seconds[cell.group].append(RunDirectory(cell.folder).checked_result()["seconds"])
     return {group: Estimate(sum(each) / len(each), f"mean of {len(each)} finished") for group, each in seconds.items()}
 
 

@@ -22,6 +22,7 @@ from fedgkd.errors import RunError, SettingError
 from fedgkd.experiments.config import Config, RunSettings, find_algorithm, make_config, read_config_file
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.locks import locked
+from fedgkd.parsing import read_json
 
 Values = Mapping[str, Any]
 
@@ -247,8 +248,9 @@ def _note(file: Path, kind: str, command: str) -> None:
 
 
 def _read_note(file: Path) -> tuple[str, list[str]]:
-    try:
-        note = json.loads(file.read_text(encoding="utf-8"))
-        return note["kind"], list(note["commands"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}); choose another --out") from error
+    remedy = "choose another --out"
+    note = read_json(file, RunError, remedy, " cannot be read: it")
+    kind, commands = note.get("kind"), note.get("commands")
+    if not (isinstance(kind, str) and isinstance(commands, list) and all(isinstance(one, str) for one in commands)):
+        raise RunError(f"{file} cannot be read (it does not name a kind of grid and its commands); {remedy}")
+    return kind, commands

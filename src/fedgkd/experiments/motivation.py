@@ -42,6 +42,7 @@ from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events, Run
 from fedgkd.experiments.workers import FINISHED, ROUND, STARTED, News, Report
 from fedgkd.models import Network
+from fedgkd.parsing import read_json
 
 Array = NDArray[np.float64]
 
@@ -183,10 +184,7 @@ def _settings(*cells: Cell) -> dict[str, Any]:
 
 
 def _read(file: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    try:
-        record = dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}); remove it to repeat the study") from error
+    record = read_json(file, RunError, "remove it to repeat the study", " cannot be read: it")
     if any(record.get(name) != value for name, value in facts.items()):
         raise RunError(f"{file} is of another dataset, other seeds or settings; choose another --out")
     return record

@@ -27,6 +27,7 @@ from fedgkd.experiments.grid import FAILED_FILE, Cell
 from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events, resume
 from fedgkd.experiments.tracking import open_tracker
+from fedgkd.parsing import read_json
 
 STARTED, ROUND, WARNING, FINISHED, FAILED = "started", "round", "warning", "finished", "failed"
 
@@ -88,11 +89,13 @@ def record_failure(cell: Cell, sentence: str, **details: str) -> None:
 
 def read_failure(cell: Cell) -> str:
     """Why a cell has no result."""
-    file = cell.folder / FAILED_FILE
-    try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["error"]) if file.exists() else "it is not finished"
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}); the same command tries the run again") from error
+    file, remedy = cell.folder / FAILED_FILE, "the same command tries the run again"
+    if not file.exists():
+        return "it is not finished"
+    sentence = read_json(file, RunError, remedy, " cannot be read: it").get("error")
+    if not isinstance(sentence, str):
+        raise RunError(f"{file} cannot be read (it does not say why the run failed); {remedy}")
+    return sentence
 
 
 def federation_of(settings: RunSettings, data_dir: Path | None) -> Federation:
@@ -111,7 +114,7 @@ def _bring_to_end(cell: Cell, surroundings: Surroundings, report: Report) -> Rec
 
 def _bring_held_to_end(cell: Cell, directory: RunDirectory, surroundings: Surroundings, report: Report) -> Record:
     if directory.is_finished:  # by another process, after this grid looked
-        return directory.read_result()
+        return directory.checked_result()
     (cell.folder / FAILED_FILE).unlink(missing_ok=True)
     if not directory.metrics_file.exists():  # nothing is done yet, so nothing holds it to earlier settings
         atomic_write_text(directory.config_file, cell.config.to_toml(), RunError)
