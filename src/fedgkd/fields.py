@@ -83,7 +83,11 @@ RESULT: dict[str, Kind] = {
 }
 """The figures that every result has."""
 
+FEATURES = "bytes_features"
+"""Bytes that were uploaded beside weights, counts and metrics."""
+
 MORE: dict[str, Kind] = {
+    FEATURES: whole(),
     "best_round_received": optional(whole()),
     "chosen_by_validation": truth,
     "clients_never_present": whole(),

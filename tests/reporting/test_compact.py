@@ -50,6 +50,7 @@ def test_what_a_line_keeps(tmp_path: Path) -> None:
         "best_round": 3,
         "bytes_up": 126_000_000,
         "bytes_down": 63_000_000,
+        "bytes_features": 10_080,
         "seconds": 10.5,
         "partition_hash": "0123456789ab",
         "versions": {"fedgkd": "0.1.0", "torch": "2.6"},
@@ -148,6 +149,7 @@ def test_variants_of_several_settings_keep_their_names(tmp_path: Path) -> None:
         ({"per_client": "1/2 1/0 1/2"}, "line 3 has a strange per_client"),
         ({"relation_quality": {"five": 0.5}}, "line 3 has a strange relation_quality"),
         ({"relation_quality": [0.5]}, "line 3 has a strange relation_quality"),
+        ({"bytes_features": "1"}, 'line 3: bytes_features cannot be "1"'),
         ({"per_client": "1/2"}, "line 3 has 1 accuracies in per_client for 3 clients"),
     ],
 )

@@ -72,6 +72,7 @@ def write_run(
         "client_names": [f"client-{client}" for client in range(clients)],
         "bytes_up": 2_000_000 * rounds * clients,
         "bytes_down": 1_000_000 * rounds * clients,
+        "bytes_features": 160 * rounds * clients,
         "seconds": 0.5 * rounds,
         "partition_hash": f"{values['dataset']} {setting} {clients} {seed}",
         "versions": {"fedgkd": version, "torch": "2.6"},

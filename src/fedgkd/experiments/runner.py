@@ -16,7 +16,7 @@ from fedgkd.collaboration import Mixing, auc, spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.engines import InProcessEngine
-from fedgkd.engines.in_process import take
+from fedgkd.engines.in_process import bytes_per_client, take
 from fedgkd.errors import RunError
 from fedgkd.experiments.checkpoint import Stored
 from fedgkd.experiments.client_round import client_round
@@ -100,7 +100,7 @@ class Run:
         self.round = 0
         self.scores = Scoreboard.empty(clients)
         self.best, self.best_received = Best(), Best()
-        self.totals = {"bytes_up": 0, "bytes_down": 0, "seconds": 0.0}
+        self.totals = {"bytes_up": 0, "bytes_down": 0, "bytes_features": 0, "seconds": 0.0}
         self._kept_serial, self._kept_is_new = 0, False
         self._few_donors = False
         self._checkpoints_took = self._longest_checkpoint = 0.0
@@ -161,6 +161,8 @@ class Run:
         uploads = self.engine.run(self._client_task, take(self.models, cohort), cohort, self.round)
         self.totals["bytes_up"] += self.engine.bytes_up * len(cohort)
         self.totals["bytes_down"] += self.engine.bytes_down * len(cohort)
+        features = {name: uploads[name] for name in self.algorithm.extra_uploads}
+        self.totals["bytes_features"] += bytes_per_client(features) * len(cohort)
         self.scores.update(uploads, cohort, self.config.run.select)
         if self.scores.everybody_known:
             if self.best.offer(self.round, self.scores.mean("selected", VAL), figures(self.scores, "selected")):

@@ -22,7 +22,18 @@ from typing import Any
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import RunError
-from fedgkd.fields import RESULT, Kind, by_name, check_agreement, check_fields, number, plain_value, text
+from fedgkd.fields import (
+    FEATURES,
+    MORE,
+    RESULT,
+    Kind,
+    by_name,
+    check_agreement,
+    check_fields,
+    number,
+    plain_value,
+    text,
+)
 from fedgkd.parsing import json_value, read_text
 from fedgkd.reporting.quality import ROUNDS
 from fedgkd.reporting.records import FinishedRun, Records, Study, read_records
@@ -62,6 +73,7 @@ _KINDS: dict[str, Kind] = {name: kind for name, kind in RESULT.items() if name i
 }
 _STUDY: dict[str, Kind] = {"name": text, "setting": text, "value": plain_value}
 _MORE: dict[str, Kind] = {
+    FEATURES: MORE[FEATURES],
     "study": lambda value: isinstance(value, dict) and value.keys() >= _STUDY.keys() and _is_study(value),
 }
 
@@ -124,7 +136,7 @@ def _runs(folder: Path) -> Sequence[FinishedRun]:
 
 
 def _line(run: FinishedRun) -> Line:
-    line = {name: run.result[name] for name in _KEPT}
+    line = _kept(run.result)
     line["per_client"] = " ".join(map(_fraction, run.result["per_client"]))
     line["partition_hash"] = run.result["partition_hash"][:_HASH_DIGITS]
     line["settings"] = {name: value for name, value in run.settings.items() if name not in _immaterial()}
@@ -134,6 +146,10 @@ def _line(run: FinishedRun) -> Line:
         value = study_value(run, run.study.setting)
         line["study"] = {"name": run.study.name, "setting": run.study.setting, "value": value}
     return {name: _rounded(value) for name, value in line.items()}
+
+
+def _kept(result: Mapping[str, Any]) -> Line:
+    return {name: result[name] for name in (*_KEPT, FEATURES) if name in _KEPT or name in result}
 
 
 def _rounded(value: Any) -> Any:
@@ -284,6 +300,6 @@ def _run(file: Path, line: Line) -> CollectedRun:
     study = line.get("study")
     if study:  # the variants of some studies differ in several settings, and go by a name
         settings[study["setting"]] = study["value"]
-    result = {name: line[name] for name in _KEPT} | {"per_client": _shares(line)}
+    result = _kept(line) | {"per_client": _shares(line)}
     part = Study(study["name"], study["setting"], ()) if study else None
     return CollectedRun(file, name, settings, result, part, _quality(line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import RunError
+from fedgkd.fields import FEATURES
 from fedgkd.experiments.plain import plain
 from fedgkd.reporting.comparison import Entry
 from fedgkd.reporting.figures import Axis, Chart, Series
@@ -25,9 +27,6 @@ FILE = "study_relation"
 
 ROUNDS = (5, 20, 40)
 """Where the relation is looked at."""
-
-REPORT_BYTES = 124
-"""Counts and metrics that every client uploads in a round."""
 
 Row = dict[str, Any]
 
@@ -91,8 +90,8 @@ def _qualities(run: FinishedRun) -> list[float]:
 
 
 def _feature_bytes(run: FinishedRun) -> float:
-    """What a client uploads in a round beside its report and the weights, which are all that it downloads."""
-    return float((run.result["bytes_up"] - run.result["bytes_down"]) / run.visits() - REPORT_BYTES)
+    """What a client uploads in a round beside weights, counts and metrics; NaN if the run did not count it."""
+    return float(run.result.get(FEATURES, math.nan) / run.visits())
 
 
 def _chart(line: StudyLine) -> Chart:
