@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,24 @@ def test_local_square_uniform() -> None:
     assert kernel_matrix(relation, "local").equal(relation)
     torch.testing.assert_close(kernel_matrix(relation, "square"), relation @ relation)
     assert row_softmax(kernel_matrix(relation, "uniform"), 3.0).tolist() == [[0.25] * 4] * 4
+
+
+def test_row_softmax_of_rows_by_hand() -> None:
+    """Rows of their own scale, and so large that only differences within a row can be told."""
+    q = row_softmax(torch.tensor([[0.0, 0.5 * math.log(3.0)], [7.0, 7.0]], dtype=torch.float64), 2.0)
+    torch.testing.assert_close(q, torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64))
+    huge = torch.tensor([[1e308, 0.0], [0.5 * math.log(3.0), 0.0]], dtype=torch.float64)
+    expected = torch.tensor([[1.0, 0.0], [0.75, 0.25]], dtype=torch.float64)
+    torch.testing.assert_close(row_softmax(huge, 2.0), expected)
+
+
+def test_the_largest_exponent_is_capped() -> None:
+    """Of one client alone the kernel is exp(τ), less 1 without the identity; both are exp(600) at most."""
+    alone = torch.ones(1, 1)
+    assert float(kernel_matrix(alone, "exponential", 0.5, identity_term=False)) == pytest.approx(math.exp(0.5) - 1)
+    for tau in (600.0, 1300.0, 1e6):
+        for identity in (True, False):
+            assert float(kernel_matrix(alone, "exponential", tau, identity)) == pytest.approx(math.exp(600.0))
 
 
 def _groups(n: int, size: int, inside: float, outside: float) -> torch.Tensor:
@@ -114,6 +134,13 @@ def test_effective_resistance_of_a_path_and_of_separate_parts() -> None:
     assert float(omega[0, 2]) == pytest.approx(2.0)
     assert torch.isinf(omega[0, 3])
     assert kernel_matrix(relation, "effective_resistance")[0].tolist() == pytest.approx([1.0, 1 / 2, 1 / 3, 0.0])
+
+
+def test_effective_resistance_of_a_triangle_of_unit_resistors() -> None:
+    """One resistor beside two in a row: 1 / (1 + 1/2)."""
+    omega = effective_resistance(torch.ones(3, 3, dtype=torch.float64))
+    expected = 2 / 3 * (1 - torch.eye(3, dtype=torch.float64))
+    torch.testing.assert_close(omega, expected)
 
 
 def test_unknown_kernel() -> None:

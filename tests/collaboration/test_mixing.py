@@ -6,6 +6,7 @@ import torch
 from scipy.stats import spearmanr
 
 from fedgkd.collaboration import auc, effective_donors, mix, spearman, uniform, weighted, with_own_share
+from fedgkd.collaboration.mixing import _COLUMNS
 
 
 def test_mix_is_a_matrix_product_over_clients() -> None:
@@ -15,9 +16,28 @@ def test_mix_is_a_matrix_product_over_clients() -> None:
     assert mixed["w"].dtype == torch.float32
 
 
+def test_models_longer_than_a_part_of_the_columns_are_mixed_whole() -> None:
+    longest = 3 * _COLUMNS - 5
+    models = torch.stack([torch.arange(longest, dtype=torch.float32), torch.ones(longest)])
+    mixed = mix(torch.tensor([[0.5, 0.5], [0.0, 1.0]]), {"w": models})["w"]
+    assert mixed[0].equal(0.5 * torch.arange(longest) + 0.5)
+    assert mixed[1].equal(torch.ones(longest))
+
+
+def test_equal_rows_are_mixed_once_and_share_their_memory() -> None:
+    weights = torch.tensor([[0.25, 0.75, 0.0]] * 3, dtype=torch.float64)
+    mixed = mix(weights, {"w": torch.tensor([[[4.0, 8.0]], [[0.0, 4.0]], [[99.0, 99.0]]])})["w"]
+    assert mixed.tolist() == [[[1.0, 5.0]]] * 3
+    assert mixed.stride(0) == 0
+    weights[2] = torch.tensor([0.0, 0.0, 1.0])
+    assert mix(weights, {"w": torch.tensor([[1.0], [2.0], [3.0]])})["w"].tolist() == [[1.75], [1.75], [3.0]]
+
+
 def test_uniform_and_weighted() -> None:
     assert uniform(2).tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert weighted(torch.tensor([1.0, 3.0])).tolist() == [[0.25, 0.75], [0.25, 0.75]]
+    assert weighted(torch.tensor([1.0, 3.0])).is_contiguous()
+    assert {uniform(3).dtype, weighted(torch.ones(3)).dtype} == {torch.float64}
 
 
 def test_spearman_equals_scipy_with_ties() -> None:

@@ -81,3 +81,44 @@ def test_weighted_cosine_by_hand() -> None:
 def test_without_a_class_in_common_there_is_no_relation() -> None:
     features = torch.ones(2, 2, 3)
     assert weighted_cosine(features, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_cosine_by_hand() -> None:
+    # As rows of four numbers: norms 5, 10, √5 and 5.
+    features = torch.tensor(
+        [[[1.0, 2], [2, 4]], [[2.0, 4], [4, 8]], [[2.0, -1], [0, 0]], [[4.0, 2], [2, 1]]], dtype=torch.float64
+    )
+    d = 6 / (5 * 5**0.5)
+    expected = [[1, 1, 0, 0.64], [1, 1, 0, 0.64], [0, 0, 1, d], [0.64, 0.64, d, 1]]
+    torch.testing.assert_close(cosine(features), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_both_by_hand() -> None:
+    """One column, (1, 2, 3) and (3, 1, 2): cosine 11/14 and correlation −1/2."""
+    features = torch.tensor([[[1.0], [2], [3]], [[3.0], [1], [2]]], dtype=torch.float64)
+    assert float(both(features)[0, 1]) == pytest.approx(0.75 * 11 / 14 - 0.25 * 0.5)
+
+
+def test_centred_takes_away_the_mean_of_each_number() -> None:
+    features = torch.tensor([[[12.0], [1.0]], [[10.0], [3.0]], [[11.0], [2.0]]])
+    # Without the mean (11, 2): (1, −1), (−1, 1) and nothing.
+    torch.testing.assert_close(
+        centred(features), torch.tensor([[1, -1, 0], [-1, 1, 0], [0, 0, 1]], dtype=torch.float64)
+    )
+
+
+def test_a_column_is_constant_by_its_own_measure() -> None:
+    """Neither rounding of a thousand equal values is a signal, nor small values beside large ones noise."""
+    assert correlation(torch.full((2, 1000, 1), 0.1)).equal(torch.eye(2, dtype=torch.float64))
+    small = torch.tensor([[1.0, 2, 3], [3.0, 1, 2]]) * 1e-3
+    features = torch.stack([small, torch.full((2, 3), 1e6)], dim=2)
+    assert float(correlation(features)[0, 1]) == pytest.approx(-0.5 / 2)  # the second column counts as 0
+
+
+@pytest.mark.parametrize("relation", [correlation, cosine])
+def test_rounding_takes_nobody_beyond_one(relation) -> None:  # type: ignore[no-untyped-def]
+    base = torch.randn(40, 1, 5, 3, generator=torch.Generator().manual_seed(3))
+    for pair in base * torch.tensor([1.0, 3.0, -7.0]).view(3, 1, 1):
+        found = relation(pair)
+        assert -1.0 <= found.min() <= -0.99999
+        assert 0.99999 <= found[0, 1] <= 1.0
