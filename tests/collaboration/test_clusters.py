@@ -134,3 +134,29 @@ def test_absent_clients_keep_their_cluster_and_do_not_count() -> None:
     assert found["labels"] == [0, 0, 2, 0, 1]
     assert found["mean_update_norm"] == [pytest.approx(1 / 3), None]
     assert found["splits"] == [{"cluster": 0, "stay": [0, 3], "leave": [2]}]
+
+
+def test_a_cluster_that_waits_does_not_hold_up_the_next() -> None:
+    found = _split([0, 0, 1, 1, 1], [2, 3, 4], [1.0, -1.0, 1.0])
+    assert found["labels"] == found["cluster_of"] == [0, 0, 1, 2, 1]
+    assert found["mean_update_norm"] == [None, pytest.approx(1 / 3)]
+
+
+def test_a_mean_update_must_be_below_the_bound() -> None:
+    updates = [1.0, -1.0, 1.0, 1.0]  # their mean is 0.5
+    assert _split([0] * 4, [0, 1, 2, 3], updates, eps_1=0.5)["splits"] == []
+    assert _split([0] * 4, [0, 1, 2, 3], updates, eps_1=0.51)["labels"] == [0, 1, 0, 0]
+
+
+def test_the_larger_part_stays_whoever_leaves() -> None:
+    similarity = torch.full((4, 4), 1.0)
+    similarity[0, :] = similarity[:, 0] = 0.9
+    assert minimum_cut(similarity) == ([1, 2, 3], [0])
+
+
+def test_rounding_takes_no_cosine_beyond_one() -> None:
+    for update in torch.randn(40, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64):
+        updates = update * torch.tensor([[1.0], [3.0], [-7.0]], dtype=torch.float64)
+        cosines = update_cosines(updates @ updates.T)
+        assert -1.0 <= cosines.min() < -0.999
+        assert cosines.max() == 1.0

@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedgkd.clients import ClientBatch, Tensors
+from fedgkd.clients import Tensors
 from fedgkd.experiments.plain import plain
 from fedgkd.experiments.records import figures, scores_record
 from fedgkd.experiments.scores import Best, Scoreboard
-from fedgkd.experiments.selection import keep_model, prefers_received, set_aside, start_setting_aside
-from fedgkd.models import Network
 from fedgkd.training.evaluation import TEST, TRAIN, VAL
-from tests.graphs import random_graph
 
 NAN = float("nan")
-MODEL = Network("gcn", num_features=4, hidden=8, layers=2, num_classes=3)
 
 
 def uploads() -> Tensors:
@@ -51,7 +47,6 @@ def test_means_leave_out_clients_without_nodes() -> None:
 
 def test_a_client_is_scored_by_the_model_that_its_validation_nodes_prefer() -> None:
     """Equal is not better: the first client stays with the trained model."""
-    assert prefers_received(uploads()).tolist() == [False, False, True]
     assert board("trained").accuracy["selected"][:, TEST].tolist() == pytest.approx([0.6, NAN, 0.2], nan_ok=True)
     chosen = board("client")
     assert chosen.accuracy["selected"][:, TEST].tolist() == pytest.approx([0.6, NAN, 1.0], nan_ok=True)
@@ -105,37 +100,6 @@ def test_the_best_round_is_the_first_of_equals() -> None:
     assert best.offer(4, 0.5, {"a": 2})
     assert not best.offer(5, 0.4, {})
     assert (best.round, best.val, best.figures) == (4, 0.5, {"a": 2})
-
-
-def clients() -> ClientBatch:
-    batch = ClientBatch([0, 1, 2], [random_graph(6, seed=k) for k in range(3)], seed=0)
-    batch.state = {"model.w": torch.tensor([[1.0], [2.0], [3.0]]), "adam.steps": torch.zeros(3)}
-    return batch
-
-
-def test_a_client_keeps_its_model_as_it_is_now() -> None:
-    batch = clients()
-    keep_model(batch)
-    batch.state["model.w"] += 1
-    assert {name: t.flatten().tolist() for name, t in batch.kept.items()} == {"w": [1, 2, 3]}
-
-
-def test_a_client_keeps_the_model_that_it_prefers_also_while_it_is_absent() -> None:
-    batch = clients()
-    start_setting_aside(batch, "client")
-    batch.received = {"w": torch.tensor([[10.0], [20.0], [30.0]])}
-    assert set_aside(batch, MODEL, uploads(), "client") == {}
-    keep_model(batch)
-    assert batch.kept["w"].flatten().tolist() == [1, 2, 30]
-    # Now only the first two take part, and the second comes to prefer what it received.
-    part = batch.select([0, 1])
-    part.state["model.w"] += 4
-    part.received = {"w": torch.tensor([[11.0], [21.0]])}
-    report = {name: tensor[1:] for name, tensor in uploads().items()}
-    set_aside(part, MODEL, report, "client")
-    batch.update([0, 1], part)
-    keep_model(batch)
-    assert batch.kept["w"].flatten().tolist() == [5, 21, 30]
 
 
 @pytest.mark.parametrize(
