@@ -12,8 +12,8 @@ import numpy as np
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import RunError
-from fedgkd.fields import FEATURES
 from fedgkd.experiments.plain import plain
+from fedgkd.fields import FEATURES
 from fedgkd.reporting.comparison import Entry
 from fedgkd.reporting.figures import Axis, Chart, Series
 from fedgkd.reporting.formats import to_markdown
