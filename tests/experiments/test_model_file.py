@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -134,6 +136,75 @@ def test_files_of_another_format(tmp_path: Path) -> None:
     with pytest.raises(
         RunError, match="format 'fedgkd-model-99'; this version reads fedgkd-model-2 and fedgkd-model-1"
     ):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+def described(**model: Any) -> dict[str, Any]:
+    return GOOD | {"model": GOOD["model"] | model}  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        described(hidden=0),
+        described(hidden=True),
+        described(hidden=4.0),
+        described(layers=10**8),
+        described(layers=0),
+        described(num_classes=1),
+        described(num_classes=-3),
+        GOOD | {"class_names": ["a", "b"]},
+        GOOD | {"class_names": ["a", "b", "a"]},
+        GOOD | {"class_names": ["a", "b", ""]},
+        GOOD | {"class_names": "abc"},
+        GOOD | {"class_names": ["a", "b", 3]},
+        GOOD | {"feature_names": list("abcde")},
+        GOOD | {"origin": 3},
+        GOOD | {"origin": [[[]]]},
+    ],
+)
+def test_descriptions_that_cannot_be(tmp_path: Path, description: dict[str, Any]) -> None:
+    save_file(NETWORK.initial(0, 1), tmp_path / "m.safetensors", {"fedgkd": json.dumps(description)})
+    began = time.process_time()
+    with pytest.raises(RunError, match=r"m.safetensors is not a model file of fedgkd, or is damaged"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+    assert time.process_time() - began < 1
+
+
+def test_json_nested_too_deep(tmp_path: Path) -> None:
+    text = json.dumps(GOOD).replace('"origin": {}', '"origin": ' + '{"a":' * 100_000 + "1" + "}" * 100_000)
+    save_file(NETWORK.initial(0, 1), tmp_path / "m.safetensors", {"fedgkd": text})
+    with pytest.raises(RunError, match=r"m.safetensors is not a model file of fedgkd, or is damaged"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64])
+def test_weights_of_another_precision_are_refused(tmp_path: Path, dtype: torch.dtype) -> None:
+    params = {name: tensor.to(dtype) for name, tensor in NETWORK.initial(0, 1).items()}
+    save_file(params, tmp_path / "m.safetensors", {"fedgkd": json.dumps(GOOD)})
+    with pytest.raises(RunError, match="the tensors do not fit the model that the file describes"):
+        PersonalModel.load(tmp_path / "m.safetensors")
+
+
+def test_a_model_that_has_no_answer_says_so() -> None:
+    graph = random_graph(9, name="mine")
+    huge = {name: tensor * 3e37 for name, tensor in NETWORK.initial(0, 1).items()}
+    with pytest.raises(DataError, match="mine: the model has no answer for node 0, whose features or weights are too"):
+        PersonalModel(NETWORK, huge).probabilities(graph)
+
+
+def test_classes_that_do_not_fit_are_refused() -> None:
+    graph = random_graph(9, name="mine")
+    with pytest.raises(DataError, match="mine: the classes are green, red, blue, but the model knows red, green, blue"):
+        personal().probabilities(replace(graph, class_names=("green", "red", "blue")))
+    more = replace(graph, y=np.arange(9) % 5, num_classes=5)
+    with pytest.raises(DataError, match=r"mine: node 4 has label 4, but the model knows the 3 classes 0\.\.2"):
+        personal().probabilities(more)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.safetensors")
+    with pytest.raises(RunError, match=r"cannot read the model .*m\.safetensors: it is not a file"):
         PersonalModel.load(tmp_path / "m.safetensors")
 
 

@@ -180,7 +180,7 @@ def judge(target: Target, seed: int, number: int) -> Outcome:
         content, given, changes = build(target, seed, number, folder)
         began = time.process_time()
         _forget_peak()
-        verdict, detail = _use(target, content, given, folder)
+        verdict, detail = _use(target, content, given, folder.parent)
         if time.process_time() - began > SECONDS:
             verdict, detail = "HEAVY", f"{time.process_time() - began:.0f} s"
         if _peak() > BYTES:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.fuzz.arrays import Npz, NpzRun
 from tests.fuzz.core import Target
 from tests.fuzz.folders import Folder, Manifest
+from tests.fuzz.models import Model
 from tests.fuzz.tables import TablesTarget
 from tests.fuzz.texts import Json
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (Json(), Npz(), NpzRun(), TablesTarget(), Folder(), Manifest())
+    target.name: target for target in (Json(), Npz(), NpzRun(), TablesTarget(), Folder(), Manifest(), Model())
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -22,12 +22,16 @@ from safetensors.torch import load, save
 from fedgkd.atomic import atomic_write
 from fedgkd.clients import GraphBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.errors import DataError, RunError, SettingError, quoted
+from fedgkd.errors import DataError, RunError, SettingError, quoted, shortened
 from fedgkd.models import MODELS, Model
+from fedgkd.parsing import parse_json
 
 _FORMAT = "fedgkd-model-2"
 _UNCHECKED = "fedgkd-model-1"
 """What earlier versions wrote, without a digest."""
+
+_LEAST = {"num_classes": 2, "threshold": 0.0, "walk_steps": 0, "max_degree": 0}
+"""What the numbers that describe a model are at least, if not 1."""
 
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -78,6 +82,8 @@ class PersonalModel:
             RunError: If it is no model file, or one of its bytes is not as it was written.
         """
         try:
+            if path.is_fifo() or path.is_char_device():  # neither has an end
+                raise RunError(f"cannot read the model {path}: it is not a file")
             data = path.read_bytes()
         except OSError as error:
             raise RunError(f"cannot read the model {path}: {error.strerror or error}") from error
@@ -91,14 +97,14 @@ class PersonalModel:
             if "sha256" in description or description["format"] == _FORMAT:
                 _check_digest(data, description["sha256"])
             params = load(data)
-            fields = description["model"]
-            model = MODELS[fields.pop("kind")](**fields)
-            expected = {name: (1, *parameter.shape) for name, parameter in model.parameters.items()}
-            names = _names(description["class_names"]), _names(description["feature_names"])
-            personal = cls(model, params, *names, description["origin"])
+            model = _model(description["model"], len(params))
+            expected = {name: ((1, *parameter.shape), torch.float32) for name, parameter in model.parameters.items()}
+            class_names = _names(description["class_names"], model.num_classes)
+            feature_names = _names(description["feature_names"], model.num_features)
+            personal = cls(model, params, class_names, feature_names, dict(description["origin"]))
         except (SafetensorError, SettingError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
-        if {name: tuple(tensor.shape) for name, tensor in params.items()} != expected:
+        if {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in params.items()} != expected:
             raise RunError(f"{path}: the tensors do not fit the model that the file describes")
         if not personal.is_finite:
             raise RunError(f"{path}: some of the model's weights are not finite; use the model of another round or run")
@@ -109,12 +115,19 @@ class PersonalModel:
         """Class probabilities of every node, ``(nodes, classes)``.
 
         Raises:
-            DataError: If the graph's features are not those that the model was trained on.
+            DataError: If the graph's features or classes are not those that the model was trained on, or if their
+                values are so large that the model has no answer.
         """
         self._check(graph)
         batch = GraphBatch([graph])
         logits = self.model(self.params, batch)
         result: NDArray[np.float32] = logits[0].softmax(dim=-1).numpy()
+        unknown = ~np.isfinite(result).all(axis=1)
+        if unknown.any():
+            raise DataError(
+                f"{graph.name}: the model has no answer for node {int(unknown.argmax())}, "
+                "whose features or weights are too large; scale the features as they were in training"
+            )
         return result
 
     def _check(self, graph: Graph) -> None:
@@ -129,6 +142,16 @@ class PersonalModel:
             raise DataError(
                 f"{graph.name}: feature column {column} is {quoted(theirs)}, but the model knows it as {quoted(ours)}"
             )
+        if self.class_names and graph.class_names and self.class_names != graph.class_names:
+            raise DataError(
+                f"{graph.name}: the classes are {shortened(', '.join(graph.class_names))}, but the model knows "
+                f"{shortened(', '.join(self.class_names))}; give them in this order"
+            )
+        if graph.y.max(initial=0) >= self.model.num_classes:
+            raise DataError(
+                f"{graph.name}: node {int(graph.y.argmax())} has label {graph.y.max()}, "
+                f"but the model knows the {self.model.num_classes} classes 0..{self.model.num_classes - 1}"
+            )
 
 
 def has_digest(path: Path) -> bool:
@@ -139,7 +162,7 @@ def has_digest(path: Path) -> bool:
 def _description(data: bytes) -> Any:
     """What stands about the model in the JSON before the tensors, which the library reads only from a path."""
     length = int.from_bytes(data[:8], "little")
-    return json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["fedgkd"])
+    return parse_json(parse_json(data[8 : 8 + length])["__metadata__"]["fedgkd"])
 
 
 def _check_digest(data: bytes, digest: str) -> None:
@@ -159,5 +182,29 @@ def _place(digest: str) -> bytes:
     return json.dumps(json.dumps({"sha256": digest})[1:-1])[1:-1].encode()
 
 
-def _names(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+def _model(description: Mapping[str, Any], tensors: int) -> Model:
+    """The model that a file describes; a ValueError, TypeError or LookupError if there is none such.
+
+    Args:
+        tensors: How many tensors the file holds; a model with more layers is not even made.
+    """
+    fields = dict(description)
+    kind = MODELS[fields.pop("kind")]
+    kinds = get_type_hints(kind)
+    for name, value in fields.items():
+        if type(value) is not kinds[name] or (not isinstance(value, str) and value < _LEAST.get(name, 1)):
+            raise ValueError
+    if fields["layers"] > tensors:
+        raise ValueError
+    return kind(**fields)
+
+
+def _names(values: list[str] | None, size: int) -> tuple[str, ...] | None:
+    """One name each, or none at all; a ValueError if they are anything else."""
+    if values is None:
+        return None
+    if not isinstance(values, list) or len({name for name in values if isinstance(name, str) and name}) != size:
+        raise ValueError
+    if len(values) != size:
+        raise ValueError
+    return tuple(values)
