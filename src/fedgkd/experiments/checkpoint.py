@@ -1,8 +1,8 @@
 """Checkpoints that cost next to nothing and survive a kill at any moment.
 
-Two slots are overwritten in turn, so the previous checkpoint stays whole while the next one is written. Overwriting
-pages that a file already has is several times cheaper than writing a new file. A slot counts only together with its
-small description, which is put in place when the tensors are on the disk, and holds the SHA-256 of both.
+Two slots or more are overwritten in turn, so the previous checkpoint stays whole while the next one is written.
+Overwriting pages that a file already has is several times cheaper than writing a new file. A slot counts only together
+with its small description, which is put in place when the tensors are on the disk, and holds the SHA-256 of both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from fedgkd.clients import Tensors
 from fedgkd.errors import RunError, quoted
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
-_SLOTS = 2
 
 Bytes = bytes | memoryview
 
@@ -41,11 +40,15 @@ class Stored:
 
 
 class Slots:
-    """Two files in a folder that take turns; ``name`` tells different kinds apart."""
+    """Some files in a folder that take turns; ``name`` tells different kinds apart.
 
-    def __init__(self, folder: Path, name: str) -> None:
+    With more than two, it is possible to go back further than one checkpoint.
+    """
+
+    def __init__(self, folder: Path, name: str, count: int = 2) -> None:
         self._folder = folder
         self._name = name
+        self._count = count
         self._newest: int | None = None
 
     def write(self, serial: int, tensors: Tensors, facts: Mapping[str, Any]) -> None:
@@ -74,12 +77,12 @@ class Slots:
         """Any slot but the one that holds the newest checkpoint, or the one that was read back."""
         if self._newest is None:
             stored = self.newest_first([])
-            self._newest = stored[0].slot if stored else (serial + 1) % _SLOTS
-        return (self._newest + 1) % _SLOTS
+            self._newest = stored[0].slot if stored else (serial + 1) % self._count
+        return (self._newest + 1) % self._count
 
     def newest_first(self, problems: list[str]) -> list[Stored]:
         """Every whole checkpoint; ``problems`` gets a sentence for each one that is not."""
-        found = (self._read(slot, problems) for slot in range(_SLOTS))
+        found = (self._read(slot, problems) for slot in range(self._count))
         return sorted((stored for stored in found if stored), key=lambda stored: -stored.serial)
 
     def read(self, serial: int) -> Stored | None:
@@ -93,8 +96,15 @@ class Slots:
         return found
 
     def spare(self, stored: Stored) -> None:
-        """Go on from that checkpoint: the next to be written takes the other slot, whatever is there."""
+        """Go on from that checkpoint: the next to be written takes another slot, whatever is there."""
         self._newest = stored.slot
+
+    def go_back(self, stored: Stored) -> None:
+        """Go on from that checkpoint, and never again from one that is newer."""
+        for newer in self.newest_first([]):
+            if newer.serial > stored.serial:
+                self._description(newer.slot).unlink(missing_ok=True)
+        self.spare(stored)
 
     def _read(self, slot: int, problems: list[str]) -> Stored | None:
         from safetensors import SafetensorError

@@ -43,14 +43,18 @@ _CHUNK = 1 << 20
 
 
 class RunDirectory:
-    """A run's folder; ``num_clients`` is needed as soon as relations are written."""
+    """A run's folder; ``num_clients`` is needed as soon as relations are written.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        slots: How many checkpoints are kept.
+    """
+
+    def __init__(self, path: Path, slots: int = 2) -> None:
         self.path = path
         self._checkpoint = path / "checkpoint"
         self._lock: Lock | None = None
         self._metrics, self._relations = _Log(self.metrics_file), _Log(path / "relations.bin")
-        self.state, self.kept = Slots(self._checkpoint, "state"), Slots(self._checkpoint, "best")
+        self.state, self.kept = Slots(self._checkpoint, "state", slots), Slots(self._checkpoint, "best", slots)
 
     @property
     def config_file(self) -> Path:

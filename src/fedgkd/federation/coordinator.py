@@ -37,6 +37,8 @@ from fedgkd.models.network import part
 from fedgkd.training.evaluation import TEST, VAL
 
 ROUND, FINISH = "round", "finish"
+SLOTS = 3
+"""Checkpoints that are kept: one may be half written, and the newest of the others damaged."""
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
 _RETURN = 60.0
@@ -84,7 +86,7 @@ class Coordinator:
     def __init__(self, plan: Plan, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
         self.plan = plan
         self.say = say
-        self.directory = RunDirectory(folder)
+        self.directory = RunDirectory(folder, SLOTS)
         self.attendance = Attendance(plan.sites)
         self.algorithm = plan.algorithm()
         self.expected = Expected.of(self.algorithm, plan.config.run.select, plan.rules.largest_norm)
@@ -204,6 +206,8 @@ class Coordinator:
             return "not connected"
         if not self.present[site]:
             return "starting"
+        if self.attendance.rests(site):
+            return "refusing"
         return "skipped" if self.attendance.is_dark(site) else "here"
 
     def _one_round(self, exchange: Exchange, asked: Sequence[str]) -> None:
@@ -219,7 +223,8 @@ class Coordinator:
         self.present = exchange.present()
         usable, said = self._usable(answers, facts)
         steps = self._near(round_, usable, {site: take(downloads, [k]) for k, site in enumerate(asked)})
-        for site in self.attendance.end_round(asked, answers):
+        refused = [site for site, answer in answers.items() if isinstance(answer, Refused)]
+        for site in self.attendance.end_round(asked, answers, refused):
             self.say(f"{site} has missed two rounds; it is skipped until it is back")
         self._note_late(round_, asked, answers)
         if len(usable) < self.plan.rules.min_sites:
@@ -231,7 +236,7 @@ class Coordinator:
         present = [self.plan.sites.index(site) for site in usable]
         uploads = gather(list(usable.values()), range(len(usable)))
         moved = bytes_per_client(uploads), bytes_per_client(downloads)
-        self._count(asked, [site for site in answers if isinstance(answers[site], bytes)], *moved)
+        self._count(asked, [site for site in answers if site not in refused], *moved)
         self._score(uploads, present, said)
         mixing, self.models = serve(self.algorithm, uploads, present, round_, self.models, self.memory)
         self.memory = mixing.memory

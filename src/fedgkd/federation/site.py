@@ -7,6 +7,7 @@ well, so that a killed process repeats at most a round, with the same result.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
 from fedgkd.experiments.selection import keep_model, prefers_received, start_setting_aside
 from fedgkd.federation.checks import METRICS, without_metrics
-from fedgkd.federation.coordinator import FINISH, ROUND
+from fedgkd.federation.coordinator import FINISH, ROUND, SLOTS
 from fedgkd.federation.plan import Plan
 from fedgkd.federation.wire import Message
 from fedgkd.training.evaluation import SPLITS, VAL
@@ -36,7 +37,12 @@ from fedgkd.training.local import personal_model
 
 MODEL, METRICS_FILE, RESULT = "model.safetensors", "metrics.jsonl", "result.json"
 _RUN = "run.json"
+_STATES = SLOTS + 1
+"""States that are kept: the coordinator may fall back to its oldest checkpoint, and this site may be a round ahead."""
 _UNTRAINED: dict[str, Any] = {"trained": 0, "kept_round": 0, "best_val": -1.0, "kept_report": {}, "settled": False}
+
+
+log = logging.getLogger(__name__)
 
 
 class Site:
@@ -75,7 +81,7 @@ class Site:
         self.run: str | None = None
         self.done = 0
         self._facts: dict[str, Any] = {}
-        self._state = Slots(folder / "state", "site")
+        self._state = Slots(folder / "state", "site", _STATES)
         self._take_up()
 
     def answer(self, data: bytes) -> bytes:
@@ -231,17 +237,20 @@ class Site:
 
     def _go_back(self, before: int | None) -> None:
         """To the newest stored state before a round; the coordinator repeats a round that it lost."""
-        stored = [known for known in self._state.newest_first([]) if before is None or known.serial < before]
-        if not stored:
-            if before not in (None, 1):
-                raise FederationError(
-                    f"the coordinator asks for round {before}, but this site's state is of round {self.done} and later"
-                )
+        known = self._state.newest_first([])
+        stored = next((state for state in known if before is None or state.serial < before), None)
+        if stored is None and known and before != 1:
+            # Of a round that is to be repeated, but better than none: to refuse would help nobody.
+            stored = known[-1]
+            log.warning(
+                "the coordinator is back at round %s; the oldest state here is of round %d", before, stored.serial
+            )
+        if stored is None:
             self._start()
             return
-        self._state.spare(stored[0])  # it may be asked for again
-        self.clients.state = {name: t.clone().to(self.clients.device) for name, t in stored[0].tensors.items()}
-        self.done, self._facts = stored[0].serial, _UNTRAINED | stored[0].facts
+        self._state.go_back(stored)  # it may be asked for again
+        self.clients.state = {name: t.clone().to(self.clients.device) for name, t in stored.tensors.items()}
+        self.done, self._facts = stored.serial, _UNTRAINED | stored.facts
 
     def _store(self) -> None:
         self._state.write(self.done, self.clients.state, self._facts)
