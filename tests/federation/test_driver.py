@@ -138,7 +138,8 @@ def test_the_coordinators_own_reason_ends_it() -> None:
         drive(Coordinator((1, DONE), (0, "because only 1 of at least 3 sites are here")))
 
 
-def test_it_does_not_wait_for_the_first_site_for_ever() -> None:
+def test_it_does_not_wait_for_the_first_site_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST", 0.0)
     coordinator = Coordinator(*[(0, "SUBMITTED")] * 9)
     with pytest.raises(FederationError, match="no site came within 0 s; is 'fedgkd federation join' running there"):
         Driver(coordinator, lambda sentence: None, wait=0.0).run()  # type: ignore[arg-type]

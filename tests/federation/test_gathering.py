@@ -40,13 +40,18 @@ def said() -> list[str]:
 
 
 def train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], comes: Mapping[str, float], min_sites: int = 1
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+    comes: Mapping[str, float],
+    min_sites: int = 1,
+    wait: float = 60.0,
 ) -> Door:
     federation = planted_federation(3)
     plan = make_plan(federation, "fedavg", rounds=2, rules={"min_sites": min_sites})
     exchange = Door(make_sites(plan, federation, tmp_path), comes)
     monkeypatch.setattr(module.time, "monotonic", exchange.monotonic)
-    make_coordinator(plan, tmp_path, said).run_segment(exchange, 60.0, everybody=True)
+    make_coordinator(plan, tmp_path, said).run_segment(exchange, wait, everybody=True)
     return exchange
 
 
@@ -70,6 +75,13 @@ def test_who_does_not_come_is_waited_for_just_so_long(
     exchange = train(tmp_path, monkeypatch, said, {"site-0": 0.0, "site-1": 1.0})
     assert (exchange.now, exchange.asked[0]) == (60.0, ["site-0", "site-1"])
     assert "going on without site-2 (not connected); who comes later takes part from then on" in said
+
+
+def test_a_site_that_is_about_to_take_part_is_waited_for_even_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    exchange = train(tmp_path, monkeypatch, said, {"site-0": 0.0, "site-1": 1.0}, wait=0.0)
+    assert (exchange.now, exchange.asked[0]) == (3.0, ["site-0", "site-1"])
 
 
 def test_with_too_few_sites_there_is_a_clear_end(

@@ -22,6 +22,8 @@ from fedgkd.federation.presence import Presence
 
 _POLL = 1.0
 _PATIENCE = 10.0
+_FIRST = 60.0
+"""Seconds to wait at least for the first site: FLARE takes its time to schedule a job."""
 _FRUITLESS = 3
 """Segments in a row that may end without a new round before we give up."""
 _DONE = "FINISHED:COMPLETED"
@@ -200,7 +202,8 @@ class Driver:
         job_id = self._patiently(self.admin.running)
         if job_id is None:
             job_id = self._patiently(lambda: self.admin.submit(self.wait, everybody))
-        until = time.monotonic() + self.wait
+        wait = max(self.wait, _FIRST)
+        until = time.monotonic() + wait
         while True:
             try:
                 ended = self.admin.job_status(job_id)
@@ -220,9 +223,7 @@ class Driver:
                 return ended
             if ended.startswith(_WAITING) and time.monotonic() > until:
                 self._patiently(lambda: self.admin.forget(job_id))
-                raise FederationError(
-                    f"no site came within {self.wait:g} s; is 'fedgkd federation join' running there?"
-                )
+                raise FederationError(f"no site came within {wait:g} s; is 'fedgkd federation join' running there?")
             time.sleep(_POLL)
 
     def _look(self) -> bool:

@@ -42,7 +42,7 @@ SLOTS = 3
 _FAREWELL = 60.0
 """Seconds that the sites have to write down their models in the end."""
 _RETURN = 60.0
-"""Seconds that a new segment waits for the sites of the last round, which may have to connect again."""
+"""Seconds to wait at least for sites that are about to take part: they are being started, or were there just before."""
 _PAUSE = 0.5
 _TRIES = 3
 """How often in a row a round may have too few usable answers before the training ends."""
@@ -142,15 +142,15 @@ class Coordinator:
     def _rounds(self, exchange: Exchange, wait: float, everybody: bool) -> None:
         listed = [site for site in self.plan.sites if site not in self.plan.blocked]
         awaited = [site for site in listed if everybody or self._was_there(site)]
-        patience = wait if everybody else min(wait, _RETURN)
+        patience, limit = (wait, wait) if everybody else (min(wait, _RETURN), max(wait, _RETURN))
         for number in range(self.plan.rules.segment):
             if self.is_over:
                 break
-            asked = self._gather(exchange, wait, awaited, patience)
+            asked = self._gather(exchange, awaited, patience, limit)
             if not number:
                 self.say(f"training with {', '.join(asked)}")
             self._one_round(exchange, asked)
-            awaited = []
+            awaited, limit = [], max(wait, _RETURN)
             self.report_status()
         if self.is_over:
             self._finish(exchange)
@@ -160,11 +160,11 @@ class Coordinator:
 
     # --- a round -----------------------------------------------------------------------------------------------
 
-    def _gather(self, exchange: Exchange, wait: float, awaited: Collection[str], patience: float) -> list[str]:
-        """The sites to ask, as soon as all that are awaited are here, or enough of them after so many seconds.
+    def _gather(self, exchange: Exchange, awaited: Collection[str], patience: float, limit: float) -> list[str]:
+        """The sites to ask, as soon as all that are awaited are here, or enough of them after ``patience`` seconds.
 
         Raises:
-            FederationError: If there are not enough after ``wait`` seconds.
+            FederationError: If there are not enough after ``limit`` seconds.
         """
         began = time.monotonic()
         try:
@@ -172,12 +172,16 @@ class Coordinator:
                 self.present = exchange.present()
                 here = self.attendance.expected(site for site, ready in self.present.items() if ready)
                 missing = [site for site in awaited if site not in here]
-                enough, waited = len(here) >= self.plan.rules.min_sites, time.monotonic() - began
-                if enough and (not missing or waited >= patience):
-                    if missing:
-                        self.say(f"going on without {self._named(missing)}; who comes later takes part from then on")
+                enough = len(here) >= self.plan.rules.min_sites
+                if enough and not missing:
                     return here
-                if not enough and waited >= max(wait, patience):
+                waited = time.monotonic() - began
+                starting = any(not ready for ready in self.present.values())
+                allowed = patience if enough else limit
+                if waited >= (max(allowed, _RETURN) if starting else allowed):
+                    if enough:
+                        self.say(f"going on without {self._named(missing)}; who comes later takes part from then on")
+                        return here
                     absent = [site for site in self.plan.sites if site not in here]
                     raise FederationError(
                         f"only {len(here)} of at least {self.plan.rules.min_sites} sites are here "
