@@ -85,6 +85,9 @@ def test_a_site_that_never_trained_gets_no_model_and_a_sentence(tmp_path: Path) 
     assert [row["rounds"] for row in rows] == [2, 2, 0]
     assert [row["left_out"] for row in rows] == [None, None, "late: no answer within 10 s"]
     assert rows[2]["scored_round"] == 0
+    make_coordinator(plan, tmp_path)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["sites"][2]["left_out"] == "late: no answer within 10 s", "also when it is asked for later"
     for row, site in zip(rows[:2], plan.sites, strict=False):
         model = PersonalModel.load(tmp_path / site / "model.safetensors")
         assert row["scored_round"] == model.origin["round"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -217,6 +218,8 @@ def start(
     """
     from fedgkd.federation.admin import Driver
 
+    if not math.isfinite(wait):
+        raise SettingError("--wait takes a number of seconds")
     with _admin(kit) as admin, _table(admin.kit) as show:
         admin.kit.plan.check_settings()
         status = Driver(admin, lambda sentence: console.err.print(sentence, soft_wrap=True), wait, show).run()
@@ -313,7 +316,7 @@ def _table(kit: Kit) -> Iterator[Any]:
         with Live(console=console.err, auto_refresh=False) as live:
             yield lambda status, connected: live.update(status_table(status, connected, kit.plan.sites), refresh=True)
         return
-    last, waiting = -1, ""
+    last, waiting = -1, None
 
     def print_line(status: Mapping[str, Any] | None, connected: Mapping[str, float]) -> None:
         nonlocal last, waiting
@@ -322,9 +325,10 @@ def _table(kit: Kit) -> Iterator[Any]:
         if status["round"] != last:
             last = status["round"]
             console.err.print(f"round {last} of {status['rounds']}; connected: {', '.join(sorted(connected))}")
-        if (status.get("waiting") or "") != waiting:
-            waiting = status.get("waiting") or ""
-            console.err.print(waiting or "all who were waited for are here, or waited for no longer", soft_wrap=True)
+        if status.get("waiting") != waiting:
+            waiting = status.get("waiting")
+            if waiting:
+                console.err.print(waiting, soft_wrap=True)
 
     yield print_line
 

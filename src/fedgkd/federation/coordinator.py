@@ -115,7 +115,7 @@ class Coordinator:
 
     @property
     def is_over(self) -> bool:
-        """Whether all rounds are done, or there has been no better one for too long."""
+        """Whether all rounds are done, or nobody has use for more."""
         if self.directory.result_file.exists():
             return True
         settings = self.plan.config.run
@@ -191,7 +191,9 @@ class Coordinator:
                 if not exchange.pause(_PAUSE):
                     raise Interrupted
         finally:
-            self.waiting = None
+            if self.waiting:
+                self.waiting = None
+                self.report_status()
 
     def _tell_who_is_missing(self, here: Collection[str], missing: Collection[str]) -> None:
         sentence = f"waiting for {self._named(missing)}; here: {', '.join(here) or 'nobody'}"
@@ -361,6 +363,7 @@ class Coordinator:
             "bytes": self.bytes,
             "compared": self.compared,
             "distances": self.distances.history,
+            "remarks": self.remarks,
             "standings": {site: asdict(standing) for site, standing in self.standings.items()},
         }
 
@@ -377,6 +380,7 @@ class Coordinator:
             result = self.directory.read_result()
             self.run, self.round, self.best.round = result["run"], result["rounds"], result["best_round"]
             self._know({row["site"]: row for row in result["sites"]})
+            self.remarks = {row["site"]: row["left_out"] or "" for row in result["sites"]}
             return
         problems: list[str] = []
         stored = next(iter(self.directory.state.newest_first(problems)), None)
@@ -395,6 +399,7 @@ class Coordinator:
             self.scores = Scoreboard.from_plain(facts["scores"])
             self.totals, self.bytes, self.compared = facts["totals"], facts["bytes"], facts["compared"]
             self.distances = Distances(facts["distances"])
+            self.remarks = facts["remarks"]
             self._know(facts["standings"])
             self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
         self.directory.rewind(self.round, len(self.plan.sites))
