@@ -1,15 +1,18 @@
-"""Runs fedgkd in processes that are killed before a chosen step in the file system.
+"""Runs fedgkd in processes that are killed, or find the disk full, from a chosen step in the file system on.
 
 Started as a program, it loads fedgkd once, and forks for every command that it is sent: a line of JSON with ``args``,
-the folder ``root`` whose steps count, and the step to ``kill`` at (0: none). It answers with a line: exit ``code``
-(negative: killed), ``said`` (stderr), and the ``steps`` that were taken.
+the folder ``root`` whose steps count, the step to ``kill`` at, the step from which the disk is ``full``, and the bytes
+that a file may hold at most as ``limit`` (0: none of it). It answers with a line: exit ``code`` (negative: killed),
+``said`` (stderr), and the ``steps`` that were taken.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -30,10 +33,10 @@ class Killer:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __call__(self, *args: str | Path, root: Path, kill: int = 0) -> dict[str, Any]:
+    def __call__(self, *args: str | Path, root: Path, kill: int = 0, full: int = 0, limit: int = 0) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"args": [str(arg) for arg in args], "root": str(root), "kill": kill}
+        order = {"args": [str(arg) for arg in args], "root": str(root), "kill": kill, "full": full, "limit": limit}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return cast(dict[str, Any], json.loads(self._process.stdout.readline()))
@@ -47,10 +50,10 @@ class Killer:
 
 
 class _Steps:
-    """Counts what changes files below a folder, and dies before one of these steps."""
+    """Counts what changes files below a folder, and dies before one of these steps, or refuses those that need room."""
 
-    def __init__(self, root: str, kill: int, count: mmap.mmap) -> None:
-        self._root, self._kill, self._count = root, kill, count
+    def __init__(self, order: dict[str, Any], count: mmap.mmap) -> None:
+        self._root, self._kill, self._full, self._count = order["root"], order["kill"], order["full"], count
         self.taken = 0
 
     def watch(self) -> None:
@@ -76,15 +79,20 @@ class _Steps:
         elif event in _EVENTS and not isinstance(args[0], int):
             folder = args[-1] if event in ("os.remove", "os.rmdir") else -1
             above = _path_of(folder) if isinstance(folder, int) and folder >= 0 else ""
-            self._take(os.path.join(above, os.fsdecode(args[0])))  # noqa: PTH118
+            path = os.path.join(above, os.fsdecode(args[0]))  # noqa: PTH118
+            self._take(path, grows=event == "os.mkdir")
 
-    def _take(self, path: str | bytes | Path, at_the_end: Callable[[], object] = lambda: None) -> None:
+    def _take(
+        self, path: str | bytes | Path, at_the_end: Callable[[], object] = lambda: None, *, grows: bool = True
+    ) -> None:
         if os.path.abspath(os.fsdecode(path)).startswith(self._root):  # noqa: PTH100
             self.taken += 1
             self._count[:] = self.taken.to_bytes(8)
             if self.taken == self._kill:
                 at_the_end()
                 os.kill(os.getpid(), signal.SIGKILL)
+            if grows and self._full and self.taken >= self._full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _path_of(handle: int) -> str:
@@ -129,7 +137,9 @@ def _run(order: dict[str, Any], said: int, count: mmap.mmap) -> None:
     sys.argv = ["fedgkd", *order["args"]]
     code: int | str | None = 1
     try:
-        _Steps(order["root"], order["kill"], count).watch()
+        if order["limit"]:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (order["limit"], order["limit"]))
+        _Steps(order, count).watch()
         main()
     except SystemExit as end:
         code = end.code

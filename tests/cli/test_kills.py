@@ -1,4 +1,4 @@
-"""Whatever the moment at which a command is killed, its folder goes on: same files, same figures, nothing left over."""
+"""Killed at whatever moment, or out of room at whatever write: the folder goes on to the same files and figures."""
 
 from __future__ import annotations
 
@@ -128,3 +128,66 @@ def test_a_comparison_that_is_killed(fedgkd: Killer, settings: Sequence[str], tm
         again = fedgkd(*command, folder, root=folder)
         assert again["code"] == 0, (step, again)
         check(folder, whole, step)
+
+
+def check_refusal(done: dict[str, Any], folder: Path, when: object) -> None:
+    assert done["code"] == 2, (when, done)
+    *_, last = done["said"].splitlines()
+    assert re.search(rf"error: cannot write .*{folder}.*: (No space left on device|File too large)$", last), (
+        when,
+        last,
+    )
+    assert "Traceback" not in done["said"], (when, done)
+    assert not list(folder.rglob(".*")), (when, "left over")
+
+
+def test_a_disk_that_is_full_from_any_step_on(
+    fedgkd: Killer, settings: Sequence[str], expected: tuple[int, Any], tmp_path: Path
+) -> None:
+    steps, whole = expected
+    folder = tmp_path / "run"
+    for step in range(1, steps + 1, 4):
+        done = fedgkd("run", *settings, "--out", folder, root=folder, full=step)
+        if done["code"]:  # towards the end, only what needs no room is left to do
+            check_refusal(done, folder, step)
+        again = go_on(fedgkd, settings, folder)
+        assert again["code"] == 0, (step, again)
+        check(folder, whole, step)
+
+
+@pytest.mark.parametrize("limit", [300, 2500, 4000])
+def test_files_that_may_not_grow(
+    limit: int, fedgkd: Killer, settings: Sequence[str], expected: tuple[int, Any], tmp_path: Path
+) -> None:
+    """Here the system itself refuses, in the middle of a write."""
+    folder = tmp_path / "run"
+    done = fedgkd("run", *settings, "--out", folder, root=folder, limit=limit)
+    check_refusal(done, folder, limit)
+    assert go_on(fedgkd, settings, folder)["code"] == 0
+    check(folder, expected[1], limit)
+
+
+@pytest.mark.parametrize("verb", ["partition", "report", "collect", "predict"])
+def test_other_commands_that_are_killed(
+    verb: str, fedgkd: Killer, graphs: Path, settings: Sequence[str], tmp_path: Path
+) -> None:
+    """The same command again writes the same, beside nothing that the killed one left."""
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert fedgkd("run", *settings, "--out", run, root=tmp_path / "none")["code"] == 0
+    graph, model = next(graphs.glob("*.npz")), run / "models" / "client-0.safetensors"
+    command: tuple[str | Path, ...] = {
+        "partition": ("partition", graph, "--clients", "2", "--out", out / "parts"),
+        "report": ("report", run, "--out", out / "report"),
+        "collect": ("collect", run, "--out", out / "runs.jsonl"),
+        "predict": ("predict", "--model", model, "--graph", graph, "--out", out / "classes.csv"),
+    }[verb]
+    done = fedgkd(*command, root=out)
+    assert done["code"] == 0, done
+    whole = sorted(content(out))
+    for again in (False, True):  # onto nothing, and onto what is there
+        for step in range(1, done["steps"] + 1, max(1, done["steps"] // 4)):
+            if not again:
+                shutil.rmtree(out)
+            if fedgkd(*command, root=out, kill=step)["code"] == KILLED:
+                assert fedgkd(*command, root=out)["code"] == 0, step
+            assert sorted(content(out)) == whole, step

@@ -18,6 +18,7 @@ from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.runner import Run, resume
 from fedgkd.experiments.verify import verify
 from fedgkd.reporting.records import read_records
+from tests.federation.memory import Memory, make_coordinator, make_plan, make_sites
 from tests.graphs import planted_federation
 
 FEDERATION = planted_federation(2, nodes=12)
@@ -171,3 +172,22 @@ def test_nothing_to_verify(tmp_path: Path) -> None:
 def verify_sentence(path: Path) -> str:
     (sentence,) = verify(path).problems
     return sentence
+
+
+def test_the_folders_of_a_federation(tmp_path: Path) -> None:
+    plan = make_plan(FEDERATION, "fedavg", rounds=2)
+    coordinator = make_coordinator(plan, tmp_path)
+    sites = make_sites(plan, FEDERATION, tmp_path)
+    coordinator.run_segment(Memory(sites))
+    found = verify(tmp_path)
+    assert (found.problems, found.unverifiable) == ([], [])
+    assert found.whole["finished runs"] == 1
+    site = min(tmp_path.glob("site-*"))
+    for name in ("model.safetensors", "metrics.jsonl", "result.json"):
+        data = (site / name).read_bytes()
+        (site / name).write_bytes(data[:-1] + b"?")
+        assert verify(tmp_path).problems == [f"{site / name} is damaged: its SHA-256 is not the one in SHA256SUMS"]
+        (site / name).write_bytes(data)
+    state = site / "state" / "site-0.safetensors"
+    state.write_bytes(state.read_bytes()[:-1])
+    assert verify(tmp_path).problems == [f"{site / 'state'}: the checkpoint site-0 is damaged"]

@@ -278,11 +278,10 @@ class RunDirectory:
 
     @property
     def _way_on(self) -> str:
-        """What there is to do about a result that is lost."""
-        copy = "put back a copy of it, or"
+        """What there is to do about a result that is lost; nothing needs to be deleted."""
         if self._checkpoint.exists():
-            return f"{copy} move it elsewhere and go on from the checkpoint with: fedgkd resume {self.path}"
-        return f"{copy} repeat the run in a new folder with: fedgkd run --config {self.config_file} --out NEW"
+            return "put back a copy of it, or move it elsewhere: then the run goes on from its checkpoint"
+        return f"put back a copy of it, or repeat the run in another folder; its settings are in {self.config_file}"
 
 
 class _Log:

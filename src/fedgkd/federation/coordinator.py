@@ -355,6 +355,7 @@ class Coordinator:
     def _state(self) -> Record:
         return {
             "run": self.run,
+            "records": self.directory.records(),
             "terms": self.plan.terms(),
             "best": asdict(self.best),
             "best_received": asdict(self.best_received),
@@ -402,7 +403,8 @@ class Coordinator:
             self.remarks = facts["remarks"]
             self._know(facts["standings"])
             self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
-        self.directory.rewind(self.round, len(self.plan.sites))
+        records = None if stored is None else stored.facts.get("records")
+        self.directory.rewind(self.round, len(self.plan.sites), records)
 
     def _know(self, standings: Mapping[str, Mapping[str, Any]]) -> None:
         names = [entry.name for entry in fields(Standing)]

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from fedgkd.atomic import atomic_write_text
+from fedgkd.checksums import SUMS_FILE, digest_of, write_sums
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
 from fedgkd.engines.memory import reuse_freed_memory
@@ -208,7 +209,7 @@ class Site:
         except OSError as error:
             raise FederationError(f"cannot write to {self.folder}: {error.strerror or error}") from error
         shutil.rmtree(self.folder / "state", ignore_errors=True)
-        for name in (MODEL, METRICS_FILE, RESULT):
+        for name in (MODEL, METRICS_FILE, RESULT, SUMS_FILE):
             (self.folder / name).unlink(missing_ok=True)
         atomic_write_text(self.folder / _RUN, json.dumps({"run": run, "site": self.name}) + "\n", FederationError)
         self.run = run
@@ -253,6 +254,7 @@ class Site:
         self.done, self._facts = stored.serial, _UNTRAINED | stored.facts
 
     def _store(self) -> None:
+        (self.folder / SUMS_FILE).unlink(missing_ok=True)  # those of an end that was not the last
         self._state.write(self.done, self.clients.state, self._facts)
 
     def _log(self, report: Mapping[str, Any]) -> None:
@@ -303,6 +305,8 @@ class Site:
             "outcome": self.outcome,
         }
         atomic_write_text(self.folder / RESULT, json.dumps(result, indent=2) + "\n", FederationError)
+        files = [self.folder / name for name in (_RUN, MODEL, METRICS_FILE, RESULT)]
+        write_sums(self.folder, {file.name: digest_of(file) for file in files if file.exists()})
 
 
 def _is_finite(tensors: Tensors) -> bool:
