@@ -15,6 +15,7 @@ from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.collaboration import Mixing
 from fedgkd.errors import SettingError
 from fedgkd.experiments.config import make_config
+from fedgkd.experiments.runner import Run
 from fedgkd.experiments.serving import serve
 from fedgkd.models import Network
 from tests.graphs import planted_federation
@@ -222,3 +223,22 @@ def test_tau_by_spectrum_makes_the_kernel_the_same_whatever_the_number_of_copies
         grown = (math.exp(4.0) - 1.0) / (2 * copies)
         assert kernel[1].item() == pytest.approx(grown / (1 + grown), rel=1e-6)
         assert kernel[-1].item() == pytest.approx(-grown / (1 + grown), rel=1e-6)
+
+
+@pytest.mark.parametrize("feature", ["predictions", "prototypes"])
+def test_masks_are_fed_pubs_and_stay_at_the_client(feature: str) -> None:
+    """With everybody mixed alike the two algorithms train the same models, whatever describes the tasks."""
+    alike = {"hidden": 8, "rounds": 3, "threads": 1}
+    ours = {"algorithm": "fedgkd", "masks": True, "kernel": "uniform", "task_feature": feature}
+    theirs = {"algorithm": "fedpub", "scale": 0.0}
+    models = []
+    for settings in (ours, theirs):
+        run = Run(make_config(("test", alike | settings)), planted_federation(3), None)
+        assert not any("masks." in name for name in run.algorithm.uploads)
+        run.start()
+        run.execute()
+        models.append(run.personal_models())
+    for one, other in zip(*models, strict=True):
+        assert one.params.keys() == other.params.keys()
+        for name, tensor in one.params.items():
+            torch.testing.assert_close(tensor, other.params[name], rtol=1e-5, atol=1e-6, msg=name)

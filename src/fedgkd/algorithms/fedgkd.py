@@ -29,7 +29,8 @@ from fedgkd.collaboration import (
 )
 from fedgkd.distillation import TASK_FEATURES, DistillationSettings, distil, distil_static, prototypes, proxy_embedding
 from fedgkd.errors import SettingError
-from fedgkd.models import Network
+from fedgkd.models import Model, Network
+from fedgkd.models.masked import MASK, MaskedNetwork
 from fedgkd.randomness import stream
 from fedgkd.settings import setting
 from fedgkd.training import local_round
@@ -78,6 +79,10 @@ class FedGKDSettings(DistillationSettings):
     prototype_noise: float = setting(0.0, "standard deviation of the noise on a prototype, whose norm is near 1", low=0)
     prototype_min_count: int = setting(1, "training nodes of a class below which its prototype is not sent", low=1)
     proximal: float = setting(1e-3, "weight of the squared distance to the received model (λ)", low=0)
+    masks: bool = setting(
+        False, "every weight matrix has a private mask, as FED-PUB's have: sparser models of few labels"
+    )
+    mask_l1: float = setting(1e-5, "weight of the masks' L1 norm", low=0)
     distillation: str = setting("dynamic", "distil every round, or once before training", choices=("dynamic", "static"))
     static_models: int = setting(50, "random models matched in static distillation", low=1)
     relation: str = setting(
@@ -126,8 +131,11 @@ class FedGKD(Algorithm):
         elif settings.task_feature == PROTOTYPES:
             self.extra_uploads = ("task_feature", COUNTS)
 
+    def build_model(self, network: Network) -> Model:
+        return MaskedNetwork.of(network) if self.settings.masks else network
+
     def shares(self, parameter: str) -> bool:
-        return True
+        return not parameter.startswith(MASK)
 
     def start(self, clients: ClientBatch) -> None:
         super().start(clients)
@@ -144,7 +152,8 @@ class FedGKD(Algorithm):
 
     def client_step(self, clients: ClientBatch, download: Tensors) -> Tensors:
         settings: FedGKDSettings = self.settings
-        upload = local_round(clients, download, self.model, settings, self.shares, settings.proximal)
+        l1 = settings.mask_l1 if settings.masks else 0.0
+        upload = local_round(clients, download, self.model, settings, self.shares, settings.proximal, l1)
         if not settings.relates_models:
             with clients.timed("embedding" if settings.task_feature == EMBEDDING else "distillation"):
                 upload["task_feature"] = self._task_feature(clients)
@@ -159,7 +168,7 @@ class FedGKD(Algorithm):
             relation, settings.kernel, self._tau(relation), settings.identity_term, settings.normalise_kernel
         )
         structured = not settings.gate or has_structure(relation, stream(self.seed, "gate"))
-        weights = self._weights(kernel if structured else torch.ones_like(kernel))
+        weights = self._mixture(kernel if structured else torch.ones_like(kernel))
         return Mixing(weights, relation, kernel, memory, {"gate_open": structured} if settings.gate else {})
 
     def _relation(self, uploads: Tensors, server: ServerRound) -> Tensor:
@@ -175,7 +184,7 @@ class FedGKD(Algorithm):
         leading = leading_eigenvalue(relation) if settings.tau_by_spectrum else 1.0
         return tau / leading if leading > 0 else tau
 
-    def _weights(self, kernel: Tensor) -> Tensor:
+    def _mixture(self, kernel: Tensor) -> Tensor:
         settings: FedGKDSettings = self.settings
         if settings.own_share is None:
             return row_softmax(kernel, settings.tau_s)
@@ -188,8 +197,13 @@ class FedGKD(Algorithm):
         if settings.distillation == "static" or settings.task_feature == PROTOTYPES:
             return clients.state[STATIC_FEATURE]
         if settings.task_feature == EMBEDDING:
-            return proxy_embedding(clients, self.network, personal_model(clients)).unsqueeze(2)
-        return distil(clients, self.network, personal_model(clients), settings)
+            return proxy_embedding(clients, self.network, self._weights(clients)).unsqueeze(2)
+        return distil(clients, self.network, self._weights(clients), settings)
+
+    def _weights(self, clients: ClientBatch) -> Tensors:
+        """The weights that each client's network works with."""
+        params = personal_model(clients)
+        return self.model.effective(params, pruned=True) if isinstance(self.model, MaskedNetwork) else params
 
     def _model_feature(self, uploads: Tensors, server: ServerRound) -> Tensor:
         """The weights in one column, less those that the client started from if it is about updates."""
