@@ -107,18 +107,21 @@ def test_the_status_table_shows_what_is_known() -> None:
     from rich.console import Console
 
     site = {"site": "north", "round": 3, "accuracy": 0.5, "seen": None, "bytes_up": 2_000_000, "bytes_down": 0}
-    hidden = site | {"site": "south", "accuracy": None, "remark": "dark"}
+    hidden = site | {"site": "south", "accuracy": None, "remark": "late: no answer within 9 s", "whereabouts": "here"}
+    blocked = site | {"site": "west", "whereabouts": "blocked"}
+    starting = site | {"site": "east", "whereabouts": "starting"}
     status = {
         "name": "demo",
         "algorithm": "fedgkd",
         "finished": False,
         "round": 3,
         "rounds": 9,
-        "sites": [site, hidden],
+        "sites": [site, hidden, blocked, starting],
+        "waiting": "waiting for east (starting); here: south",
     }
-    console = Console(width=120)
+    console = Console(width=160)
     with console.capture() as captured:
-        console.print(status_table(status, {}, ("north", "south")))
+        console.print(status_table(status, dict.fromkeys(("south", "east"), 0.0), ("north", "south", "west", "east")))
         console.print(status_table(None, {}, ("north", "south")))
     shown = captured.get()
     for text in (
@@ -126,7 +129,10 @@ def test_the_status_table_shows_what_is_known() -> None:
         "50.0%",
         "2.00 MB",
         "not connected",
-        "dark",
+        "late: no answer within 9 s",
+        "blocked",
+        "starting",
+        "waiting for east (starting); here: south",
         "not started yet",
     ):
         assert text in shown

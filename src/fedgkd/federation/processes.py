@@ -39,8 +39,9 @@ _SHORT = 3.0
 _TRIES = 3
 _FAREWELL = 60.0
 """Seconds that a site which cannot train waits for a question, so that it can say why."""
-_WAIT_FOR_GONE = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "3"}
-"""At the end of a segment the coordinator waits so many seconds for word from sites that have gone."""
+_PATIENCE_WITH_SITES = {"NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "3", "NVFLARE_DEAD_CLIENT_GRACE_PERIOD": "1e9"}
+"""FLARE's, in seconds: at the end of a segment for word from sites that have gone; and until it ends a job because all
+of them have gone, which is for the coordinator to decide."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def serve(kit: Kit) -> None:
         settle(kit)
         command = _flare("server", kit, f"org={COORDINATOR}")
         allowed = {ALLOWED: kit.plan.allowed} if kit.plan.allowed else {}
-        flare = stack.enter_context(_process(command, _WAIT_FOR_GONE | allowed, kit.path))
+        flare = stack.enter_context(_process(command, _PATIENCE_WITH_SITES | allowed, kit.path))
         while flare.poll() is None:
             time.sleep(_WATCH)
         raise FederationError(f"the coordinator ended by itself (code {flare.returncode}); see {kit.path / 'log.txt'}")
