@@ -115,3 +115,23 @@ def test_a_later_segment_waits_for_those_of_the_last_round_and_not_long(
     monkeypatch.setattr(module.time, "monotonic", exchange.monotonic)
     make_coordinator(plan, tmp_path, said).run_segment(exchange, 600.0)
     assert (exchange.now, exchange.asked[0]) == (22.0, ["site-0", "site-1"])
+
+
+def test_who_has_gone_is_told_and_not_asked_any_more(tmp_path: Path, said: list[str]) -> None:
+    """Its connection is closed between two rounds."""
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rounds=3)
+    exchange = Memory(make_sites(plan, federation, tmp_path))
+    everybody = exchange.sites
+
+    def leave(name: str, data: bytes) -> bytes:
+        answer = everybody[name].answer(data)
+        exchange.sites = {"site-0": everybody["site-0"]} if name == "site-1" else exchange.sites
+        return answer
+
+    exchange.answer = leave
+    make_coordinator(plan, tmp_path, said).run_segment(exchange)
+    assert exchange.asked[:3] == [["site-0", "site-1"], ["site-0"], ["site-0"]]
+    assert said.count("site-1 is gone: its connection was closed") == 1
+    rows = json.loads((tmp_path / "run" / "status.json").read_text())["sites"]
+    assert (rows[1]["whereabouts"], rows[1]["remark"]) == ("not connected", "gone: its connection was closed")

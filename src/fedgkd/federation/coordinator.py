@@ -169,7 +169,7 @@ class Coordinator:
         began = time.monotonic()
         try:
             while True:
-                self.present = exchange.present()
+                self._look(exchange)
                 here = self.attendance.expected(site for site, ready in self.present.items() if ready)
                 missing = [site for site in awaited if site not in here]
                 enough = len(here) >= self.plan.rules.min_sites
@@ -194,6 +194,15 @@ class Coordinator:
             if self.waiting:
                 self.waiting = None
                 self.report_status()
+
+    def _look(self, exchange: Exchange) -> None:
+        """See who is there, and tell who has gone since the last look."""
+        before, self.present = self.present, exchange.present()
+        for site in self.plan.sites:
+            if site in before and site not in self.present:
+                gone = "gone: its connection was closed"
+                self.remarks[site] = self.remarks.get(site) or gone  # what it said last may be why it is gone
+                self.say(f"{site} is {gone}")
 
     def _tell_who_is_missing(self, here: Collection[str], missing: Collection[str]) -> None:
         sentence = f"waiting for {self._named(missing)}; here: {', '.join(here) or 'nobody'}"
@@ -226,8 +235,8 @@ class Coordinator:
             for k, site in enumerate(asked)
         }
         answers = exchange.ask(messages, self.plan.rules.deadline)
-        self.present = exchange.present()
         usable, said = self._usable(answers, facts)
+        self._look(exchange)
         steps = self._near(round_, usable, {site: take(downloads, [k]) for k, site in enumerate(asked)})
         refused = [site for site, answer in answers.items() if isinstance(answer, Refused)]
         for site in self.attendance.end_round(asked, answers, refused):
@@ -305,12 +314,9 @@ class Coordinator:
 
     def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes | Refused]) -> None:
         for site in asked:
-            if site not in answers:
-                late = f"no answer within {self.plan.rules.deadline:g} s"
-                why = f"late: {late}" if site in self.present else "gone: its connection was closed"
-                if site in self.present or not self.remarks.get(site):  # what it said last may be why it is gone
-                    self.remarks[site] = why
-                self.say(f"round {round_}: {site} is {why}")
+            if site not in answers and site in self.present:
+                self.remarks[site] = f"late: no answer within {self.plan.rules.deadline:g} s"
+                self.say(f"round {round_}: {site} is {self.remarks[site]}")
 
     def _count(self, asked: Sequence[str], answered: Sequence[str], up: int, down: int) -> None:
         """What the algorithm moved, counted as in a simulation."""
