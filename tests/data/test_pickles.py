@@ -2,7 +2,9 @@
 
 import os
 import pickle
+import tracemalloc
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,5 +54,28 @@ def test_truncated_or_foreign_file_is_named(tmp_path: Path, content: bytes) -> N
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"ind\.cora\.ty: cannot be read"):
+    with pytest.raises(DataError, match=r"ind\.cora\.ty: no such file"):
         load_pickle(tmp_path / "ind.cora.ty")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02]r\xff\xff\xff\x7f.",
+        b"\x80\x02]p1000000000\n.",
+        b"\x80\x05\x96\xff\xff\xff\xff\x01\x00\x00\x00.",
+        b"\x80\x02cnumpy\nndarray\n(J\xff\xff\xff\x7ftR.",
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n(K\x01tR(K\x01J\xff\xff\xff\x7f\x85K\x01\x89U\x00tb.",
+    ],
+    ids=["memo", "memo in digits", "bytes", "array", "shape"],
+)
+def test_what_a_file_only_names_takes_no_memory(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "ind.cora.ty"
+    file.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with suppress(DataError):
+            load_pickle(file)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

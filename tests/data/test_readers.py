@@ -151,3 +151,60 @@ def test_ogb_truncated_or_incomplete_archive(tmp_path: Path) -> None:
         pass
     with pytest.raises(DataError, match=r"arxiv\.zip: arxiv/raw/edge\.csv\.gz: not readable"):
         read_ogb(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "message"),
+    [
+        ("graph", {0: [1], 1: [0.5], 2: [], 3: [], 4: [], 5: []}, "nodes that are not whole numbers"),
+        ("graph", {0: [1], 1: [0], 2: [], 3: [], 4: [], 7: []}, "nodes that are not numbered from 0"),
+        ("graph", [1, 2], "no dictionary of lists"),
+        ("ty", np.array([[1, 1], [1, 0]], np.int32), "names more than one class"),
+        ("ty", np.array([[0, 2], [1, 0]], np.int32), "names more than one class"),
+        ("ty", np.array([[0, 1]], np.int32), "4 rows of labels for 5 nodes"),
+        ("ty", np.array([[0, 1], [1, 0]], complex), "values of type c16"),
+        ("tx", sp.csr_matrix(np.ones((1, 2), np.float32)), "4 rows of features for 5 nodes"),
+    ],
+)
+def test_planetoid_of_another_meaning(planetoid: list[Path], part: str, content: object, message: str) -> None:
+    path = next(path for path in planetoid if path.suffix == f".{part}")
+    path.write_bytes(_old_pickle(content))
+    with pytest.raises(DataError, match=rf"ind\.tiny\.{part}: .*{message}"):
+        read_planetoid(*planetoid)
+
+
+def test_one_list_for_all_nodes_is_not_multiplied(planetoid: list[Path]) -> None:
+    everybody = list(range(6)) * 100
+    planetoid[4].write_bytes(_old_pickle(dict.fromkeys(range(6), everybody)))
+    with pytest.raises(DataError, match=r"ind\.tiny\.graph: .*more neighbours than the file has bytes"):
+        read_planetoid(*planetoid)
+
+
+@pytest.mark.parametrize("lines", ["5\n5\n", "5\n9\n", "5\n-1\n", "5\n0\n"])
+def test_planetoid_test_nodes_are_each_once_among_the_graphs(planetoid: list[Path], lines: str) -> None:
+    planetoid[5].write_text(lines)
+    with pytest.raises(DataError, match="test nodes that are not each once among the 6 of the graph"):
+        read_planetoid(*planetoid)
+
+
+def test_ogb_that_unfolds_without_end_or_states_several_numbers(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"arxiv\.zip: arxiv/raw/node-feat\.csv\.gz: .*unfolds to more than 100 times"):
+        read_ogb(write_ogb(tmp_path / "arxiv.zip", node_feat=gzip.compress(bytes(2**28 + 1))))
+    with pytest.raises(DataError, match=r"num-node-list\.csv\.gz states 4, 5 rows, but 4 are there"):
+        read_ogb(write_ogb(tmp_path / "arxiv.zip", num_node_list="4\n5\n"))
+    with pytest.raises(DataError, match=r"node-label\.csv\.gz must hold one label for each of 4 nodes"):
+        read_ogb(write_ogb(tmp_path / "arxiv.zip", node_label="1\n"))
+
+
+def test_linqs_that_numpy_would_cut(tmp_path: Path) -> None:
+    content, cites = tmp_path / "cora.content", tmp_path / "cora.cites"
+    cites.write_text("a\tb\n")
+    for text, message in (
+        (f"{'a' * 40}\t1\tx\nb\t0\ty\n", "a id of 32 characters or more"),
+        ("a\t1\tx\na\t0\ty\n", "a paper stands there twice"),
+        ("a\0\t1\tx\nb\t0\ty\n", "not a text file"),
+        ("", "not readable as published"),
+    ):
+        content.write_text(text)
+        with pytest.raises(DataError, match=rf"cora\.content: .*{message}"):
+            read_linqs(content, cites)

@@ -337,8 +337,8 @@ def misread(graph: Graph, arrays: Arrays, ids: Any = None) -> str | None:
     if BENCHMARK & set(arrays):
         if OURS & set(arrays):
             return "the keys of two formats"
-        adjacency, problem = _matrix(arrays, "adj")
-        x, other = _matrix(arrays, "attr")
+        adjacency, problem = sparse_table(arrays, "adj")
+        x, other = sparse_table(arrays, "attr")
         if problem or other:
             return problem or other
         n = len(adjacency)
@@ -349,7 +349,7 @@ def misread(graph: Graph, arrays: Arrays, ids: Any = None) -> str | None:
     else:
         if "x" in arrays and "x_data" in arrays:
             return "the keys of two formats"
-        x, problem = _matrix(arrays, "x") if "x_data" in arrays else _table(arrays["x"])
+        x, problem = sparse_table(arrays, "x") if "x_data" in arrays else _table(arrays["x"])
         if problem:
             return problem
         pairs = _whole(arrays["edge_index"])
@@ -415,7 +415,7 @@ def _table(x: Any) -> tuple[Any, str | None]:
     return x.astype(np.float64), None if np.isfinite(x).all() else "x holds what is not finite"
 
 
-def _matrix(arrays: Arrays, prefix: str) -> tuple[Any, str | None]:
+def sparse_table(arrays: Arrays, prefix: str) -> tuple[Any, str | None]:
     parts = [arrays.get(f"{prefix}_{part}") for part in ("data", "indices", "indptr", "shape")]
     if any(part is None for part in parts):
         return None, f"{prefix} is not whole"

@@ -6,9 +6,21 @@ from tests.fuzz.arrays import Npz, NpzRun
 from tests.fuzz.core import Target
 from tests.fuzz.folders import Folder, Manifest
 from tests.fuzz.models import Model
+from tests.fuzz.published import Linqs, Ogb, Planetoid
 from tests.fuzz.tables import TablesTarget
 from tests.fuzz.texts import Json
 
-TARGETS: dict[str, Target] = {
-    target.name: target for target in (Json(), Npz(), NpzRun(), TablesTarget(), Folder(), Manifest(), Model())
-}
+_ALL = (
+    Json(),
+    Npz(),
+    NpzRun(),
+    TablesTarget(),
+    Folder(),
+    Manifest(),
+    Model(),
+    Planetoid(),
+    Linqs(),
+    Ogb(),
+)
+
+TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

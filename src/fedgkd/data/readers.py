@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,18 +21,37 @@ from numpy.typing import NDArray
 from fedgkd.data.graph import UNLABELLED, Graph, sparse_rows
 from fedgkd.data.npz import load_graph
 from fedgkd.data.pickles import load_pickle
-from fedgkd.errors import DataError
+from fedgkd.errors import DataError, shortened
 
 _TWITCH_FEATURES = 3_170
-_DAMAGED = (AttributeError, EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
+_DAMAGED = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    UserWarning,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+_MOST_UNFOLDED = 100
+_HARMLESS = 2**28
+
+_LONGEST_ID, _LONGEST_LABEL = 32, 64
 
 
 @contextmanager
 def _reading(file: Path | str) -> Iterator[None]:
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # numpy's word for a file without a line
+            yield
     except _DAMAGED as problem:
-        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        reason = shortened((str(problem) or type(problem).__name__).splitlines()[0])
         raise DataError(f"{file}: not readable as published ({reason}); the file may be truncated") from problem
 
 
@@ -40,31 +61,54 @@ def read_planetoid(allx: Path, ally: Path, tx: Path, ty: Path, graph: Path, test
     CiteSeer's test range has 15 nodes that no line names: they get no features and no label.
     """
     with _reading(test_index):
-        test_nodes = np.loadtxt(test_index, dtype=np.int64, ndmin=1)
+        test_nodes = np.loadtxt(test_index, dtype=np.int64, ndmin=1, comments=None)
     features = [_load_sparse(path) for path in (allx, tx)]
     with _reading(graph):
-        edge_index, num_nodes = _from_neighbour_lists(load_pickle(graph))
+        edge_index, num_nodes = _from_neighbour_lists(load_pickle(graph), graph.stat().st_size)
     with _reading(tx):
         nodes = np.concatenate([np.arange(features[0].shape[0]), test_nodes])
+        _check_once(nodes, num_nodes)
         entries = sp.vstack(features).tocoo()
+        if len(nodes) != entries.shape[0]:
+            raise ValueError(f"{entries.shape[0]} rows of features for {len(nodes)} nodes")
         size = (num_nodes, entries.shape[1])
         x = sp.csr_array((entries.data, (nodes[entries.row], entries.col)), shape=size)
     with _reading(ty):
         one_hot = np.vstack([load_pickle(path) for path in (ally, ty)])
+        if len(one_hot) != len(nodes):
+            raise ValueError(f"{len(one_hot)} rows of labels for {len(nodes)} nodes")
+        if not np.isin(one_hot, (0, 1)).all() or (one_hot.sum(axis=1) > 1).any():
+            raise ValueError("a row of labels that names more than one class")
         y = np.full(num_nodes, UNLABELLED)
         y[nodes] = np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), UNLABELLED)
     return Graph(x, edge_index, y, one_hot.shape[1], name=str(graph))
 
 
+def _check_once(nodes: NDArray[np.int64], num_nodes: int) -> None:
+    if nodes.ndim != 1 or len(np.unique(nodes)) < len(nodes) or not 0 <= nodes.min() <= nodes.max() < num_nodes:
+        raise ValueError(f"test nodes that are not each once among the {num_nodes} of the graph")
+
+
 def read_linqs(content: Path, cites: Path) -> Graph:
     """Cora as its makers (LINQS) publish it: ``id word… label`` per paper, ``cited citing`` per line."""
+    for file in (content, cites):
+        with _reading(file):
+            if b"\0" in file.read_bytes():  # numpy would leave it out
+                raise ValueError("not a text file")
     with _reading(content):
         with content.open(encoding="utf-8") as lines:
-            num_words = next(lines).count("\t") - 1
-        row = np.dtype([("id", np.str_, 32), ("words", np.uint8, (num_words,)), ("label", np.str_, 64)])
-        papers = np.loadtxt(content, dtype=row, delimiter="\t", encoding="utf-8", ndmin=1)
+            num_words = next(lines, "").count("\t") - 1
+        row = np.dtype(
+            [("id", np.str_, _LONGEST_ID), ("words", np.uint8, (num_words,)), ("label", np.str_, _LONGEST_LABEL)]
+        )
+        papers = np.loadtxt(content, dtype=row, delimiter="\t", encoding="utf-8", ndmin=1, comments=None)
+        if len(np.unique(papers["id"])) < len(papers):
+            raise ValueError("a paper stands there twice")
+        for field, longest in (("id", _LONGEST_ID), ("label", _LONGEST_LABEL)):
+            if np.strings.str_len(papers[field]).max() == longest:  # numpy cuts what is longer
+                raise ValueError(f"a {field} of {longest} characters or more")
     with _reading(cites):
-        pairs = np.loadtxt(cites, dtype=np.str_, delimiter="\t", encoding="utf-8", ndmin=2)
+        pairs = np.loadtxt(cites, dtype=np.str_, delimiter="\t", encoding="utf-8", ndmin=2, comments=None)
         order = np.argsort(papers["id"])
         ids = papers["id"][order]
         found = np.searchsorted(ids, pairs).clip(max=len(ids) - 1)
@@ -84,11 +128,15 @@ def read_ogb(archive: Path) -> Graph:
     """ogbn-arxiv as the Open Graph Benchmark publishes it: ``arxiv/raw/*.csv.gz`` in a zip file."""
     edges = _read_csv(archive, "edge", np.int64)
     x = _read_csv(archive, "node-feat", np.float32)
-    y = _read_csv(archive, "node-label", np.int64)[:, 0]
+    labels = _read_csv(archive, "node-label", np.int64)
+    if labels.shape != (len(x), 1):
+        raise DataError(f"{archive}: node-label.csv.gz must hold one label for each of {len(x)} nodes")
+    y = labels[:, 0]
     for member, found in (("num-node-list", len(x)), ("num-edge-list", len(edges))):
-        stated = int(_read_csv(archive, member, np.int64)[0, 0])
-        if stated != found:
-            raise DataError(f"{archive}: {member}.csv.gz states {stated} rows, but {found} are there")
+        stated = _read_csv(archive, member, np.int64).ravel().tolist()
+        if stated != [found]:
+            numbers = shortened(", ".join(map(str, stated)))
+            raise DataError(f"{archive}: {member}.csv.gz states {numbers} rows, but {found} are there")
     return Graph(x, edges.T, y, int(y.max()) + 1, name=str(archive))
 
 
@@ -135,9 +183,30 @@ def _read_csv(archive: Path, name: str, dtype: type[Any]) -> NDArray[Any]:
         _reading(f"{archive}: {member}"),
         zipfile.ZipFile(archive) as members,
         members.open(member) as compressed,
-        gzip.open(compressed, "rt", encoding="ascii") as lines,
+        gzip.open(compressed) as content,
+        io.TextIOWrapper(io.BufferedReader(_Bounded(content, members.getinfo(member).file_size)), "ascii") as lines,
+        np.errstate(over="ignore"),  # what is too large becomes infinite, and is refused as that
     ):
-        return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
+        return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2, comments=None)
+
+
+class _Bounded(io.RawIOBase):
+    """What a packed file holds, up to the size that published files of its size have."""
+
+    def __init__(self, content: BinaryIO | gzip.GzipFile, packed: int) -> None:
+        self._content = content
+        self._left = max(_HARMLESS, _MOST_UNFOLDED * packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        read = self._content.read(len(buffer))
+        self._left -= len(read)
+        if self._left < 0:
+            raise ValueError(f"it unfolds to more than {_MOST_UNFOLDED} times its size")
+        buffer[: len(read)] = read
+        return len(read)
 
 
 def _load_sparse(path: Path) -> sp.csr_array:
@@ -146,8 +215,17 @@ def _load_sparse(path: Path) -> sp.csr_array:
         return sparse_rows(matrix.data, matrix.indices, matrix.indptr, matrix.shape, "{}", str(path))
 
 
-def _from_neighbour_lists(neighbours: dict[int, list[int]]) -> tuple[NDArray[np.int64], int]:
-    sources = np.fromiter(neighbours.keys(), np.int64)
+def _from_neighbour_lists(neighbours: Any, size: int) -> tuple[NDArray[np.int64], int]:
+    """Edges and the number of nodes; a list that a file of ``size`` bytes names again and again is refused."""
+    if not isinstance(neighbours, dict) or not all(isinstance(ends, list) for ends in neighbours.values()):
+        raise ValueError("no dictionary of lists")
     degrees = np.fromiter(map(len, neighbours.values()), np.int64)
-    targets = np.fromiter(chain.from_iterable(neighbours.values()), np.int64)
+    if degrees.sum() > size:
+        raise ValueError("more neighbours than the file has bytes")
+    ends = list(chain.from_iterable(neighbours.values()))
+    if not {type(node) for node in chain(neighbours, ends)} <= {int}:
+        raise ValueError("nodes that are not whole numbers")
+    sources, targets = np.array(list(neighbours), np.int64), np.array(ends, np.int64)
+    if not np.array_equal(np.sort(sources), np.arange(len(sources))):
+        raise ValueError("nodes that are not numbered from 0")
     return np.stack([np.repeat(sources, degrees), targets]), len(neighbours)
