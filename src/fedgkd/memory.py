@@ -13,7 +13,7 @@ except ImportError:  # Windows
 
 def available_memory() -> int:
     """Bytes that this process can still take: what the machine has free, and what its limits leave."""
-    return max(0, min(_machine(), _control_group(), _process_limit()))
+    return max(0, min(_machine(), _control_group(), process_limit()))
 
 
 def _machine() -> int:
@@ -38,7 +38,8 @@ def _control_group() -> int:
         return 2**62
 
 
-def _process_limit() -> int:
+def process_limit() -> int:
+    """Bytes of address space that ``ulimit -v`` leaves to this process."""
     if resource is None:
         return 2**62
     most = resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -112,3 +112,31 @@ def test_ctrl_c_stays_ignored_in_the_background() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, "tell"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "still here\n")
+
+
+@pytest.mark.parametrize("kilobytes", [250_000, 400_000, 600_000, 750_000])
+@pytest.mark.parametrize("command", ["run --dataset", "data show"])
+def test_little_memory(command: str, kilobytes: int, tmp_path: Path) -> None:
+    """Libraries end such a process by themselves, or wait for ever; so it is said before they are imported."""
+    done = shell(
+        f"ulimit -v {kilobytes}; cd {tmp_path}; timeout 60 {sys.executable} -m fedgkd {command} {' '.join(SMALL)}"
+    )
+    if command == "data show" and kilobytes >= 600_000:
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: there is not enough memory: this command needs ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_working_directory_that_is_gone() -> None:
+    done = shell(f"cd $(mktemp -d); rmdir $PWD; fedgkd run --dataset {' '.join(SMALL)}")
+    assert done.returncode == 2
+    assert done.stderr == "error: the working directory does not exist any more; change to one that does\n"
+
+
+@pytest.mark.parametrize("environment", ["", "HOME=/nonexistent", "TERM=dumb", "PATH=/nowhere"])
+def test_an_environment_with_next_to_nothing(environment: str, tmp_path: Path) -> None:
+    for command in ("data list", f"data show {' '.join(SMALL)}", "--help"):
+        done = shell(f"cd '{tmp_path}'; env -i {environment} '{sys.executable}' -m fedgkd {command}")
+        assert (done.returncode, done.stderr) == (0, "")

@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from fedgkd.cli.process import READER_GONE, STOPPED, OutputError
-from fedgkd.errors import FedGKDError, SettingError, quoted
+from fedgkd.errors import FedGKDError, SettingError, quoted, shortened
 
 NOTHING = "–"
 
@@ -45,6 +45,10 @@ class ErrorsInOneSentence(TyperGroup):
             return super().invoke(ctx)
 
 
+_NO_MEMORY = ("allocate memory", "failed to map segment", "can't start new thread")
+"""What PyTorch, the loader of libraries and Python say of it."""
+
+
 @contextmanager
 def _in_one_sentence() -> Iterator[None]:
     try:
@@ -61,8 +65,10 @@ def _in_one_sentence() -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
         raise _refusal(f"{where}{reason}") from error
-    except MemoryError as error:
-        reason = f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in _NO_MEMORY):
+            raise
+        reason = f"there is not enough memory ({shortened(error)})" if str(error) else "there is not enough memory"
         raise _refusal(f"{reason}; try smaller settings, or a larger machine") from error
     except KeyboardInterrupt as interrupt:
         err.print("\nstopped by Ctrl-C")
@@ -71,6 +77,8 @@ def _in_one_sentence() -> Iterator[None]:
 
 def _check_text(arg: str) -> None:
     """Bytes that are no text come as lone surrogates; neither they nor NUL can be written to a file of settings."""
+    if not arg.strip():
+        raise SettingError("an argument is empty; leave its option out, or give it a value")
     if "\0" in arg or any("\ud800" <= sign <= "\udfff" for sign in arg):
         raise SettingError(f"the argument {quoted(arg)} is not text in UTF-8")
 

@@ -35,7 +35,7 @@ app = typer.Typer(name="data", help="Datasets and their statistics.", no_args_is
 DatasetNames = Annotated[list[str], typer.Argument(metavar="NAME", help="Datasets.", autocompletion=complete_dataset)]
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_datasets(data_dir: DataDir = None, json: Json = False) -> None:
     """List the datasets, and whether their files are here."""
     from fedgkd.data.datasets import DATASETS

@@ -19,11 +19,18 @@ class Command(TyperCommand):
     decimal digits.
     """
 
+    room = 400 * 2**20
+    """Bytes of address space without which numpy and its friends end in ways that nobody can catch, or not at all."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         flags = {flag for param in self.params if getattr(param, "multiple", False) for flag in param.opts}
         single = list(repeat_flags(args, flags))
         check_numbers(single, self._numbers())
         return super().parse_args(ctx, single)
+
+    def invoke(self, ctx: Any) -> Any:
+        check_surroundings(self.room)
+        return super().invoke(ctx)
 
     def _numbers(self) -> dict[str, type]:
         """What kind of number each flag takes that takes one."""
@@ -32,6 +39,27 @@ class Command(TyperCommand):
         hints = get_type_hints(inspect.unwrap(self.callback))
         kinds = {name: kind for name, hint in hints.items() for kind in (int, float) if kind in _parts(hint)}
         return {flag: kinds[param.name] for param in self.params if param.name in kinds for flag in param.opts}
+
+
+class TorchCommand(Command):
+    """A command that imports PyTorch."""
+
+    room = 2**30
+
+
+def check_surroundings(room: int) -> None:
+    """Raise if the process may not take ``room`` bytes of address space more, or its working directory is gone."""
+    from fedgkd.memory import process_limit
+
+    if process_limit() < room:
+        raise SettingError(
+            f"there is not enough memory: this command needs {room / 2**20:,.0f} MiB to begin with, and "
+            f"{process_limit() / 2**20:,.0f} MiB are left; raise the limit (ulimit -v), or take a larger machine"
+        )
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise SettingError("the working directory does not exist any more; change to one that does") from None
 
 
 def _parts(hint: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from fedgkd._version import __version__
 from fedgkd.cli import data, federation
 from fedgkd.cli.console import ErrorsInOneSentence
 from fedgkd.cli.experiments import ablate, compare, tune
-from fedgkd.cli.options import Command
+from fedgkd.cli.options import Command, TorchCommand
 from fedgkd.cli.partition import partition
 from fedgkd.cli.report import collect, report, tables
 from fedgkd.cli.run import predict, resume, run, verify
@@ -29,7 +29,7 @@ app = typer.Typer(
 app.add_typer(data.app)
 app.add_typer(federation.app)
 for verb in (run, resume, predict, verify, compare, tune, ablate, report, collect, tables, partition):
-    app.command(cls=Command)(verb)
+    app.command(cls=Command if verb in (report, tables, partition) else TorchCommand)(verb)
 
 
 def _print_version(wanted: bool) -> None:
