@@ -167,7 +167,7 @@ def test_files_that_may_not_grow(
     check(folder, expected[1], limit)
 
 
-@pytest.mark.parametrize("verb", ["partition", "report", "collect", "predict"])
+@pytest.mark.parametrize("verb", ["partition", "collect", "predict"])
 def test_other_commands_that_are_killed(
     verb: str, fedgkd: Killer, graphs: Path, settings: Sequence[str], tmp_path: Path
 ) -> None:
@@ -177,7 +177,6 @@ def test_other_commands_that_are_killed(
     graph, model = next(graphs.glob("*.npz")), run / "models" / "client-0.safetensors"
     command: tuple[str | Path, ...] = {
         "partition": ("partition", graph, "--clients", "2", "--out", out / "parts"),
-        "report": ("report", run, "--out", out / "report"),
         "collect": ("collect", run, "--out", out / "runs.jsonl"),
         "predict": ("predict", "--model", model, "--graph", graph, "--out", out / "classes.csv"),
     }[verb]

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -422,6 +423,39 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(
         assert not list(folder.rglob(".*")), "nothing half-written stays behind"
     else:
         assert not folder.exists() or not list(folder.iterdir())
+
+
+# --- verify ----------------------------------------------------------------------------------------------------
+
+
+def test_verify_says_what_is_whole_and_what_is_damaged(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    assert ok("verify", folder).stdout == f"{folder}: 0 problems; whole: 8 files, 1 finished runs\n"
+    model = folder / "models" / "client-1.safetensors"
+    assert ok("verify", model).stdout == f"{model}: 0 problems; whole: 1 models\n"
+    data = model.read_bytes()
+    model.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    found = fedgkd("verify", folder)
+    sentence = f"{model} is damaged: its SHA-256 is not the one in SHA256SUMS"
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (2, sentence)
+    found = fedgkd("verify", tmp_path, "--json")
+    assert (found.exit_code, json.loads(found.stdout)["problems"]) == (2, [sentence])
+    said = error("predict", "--model", model, "--graph", folder)
+    assert said == f"{model} is not a model file of fedgkd, or is damaged"
+
+
+def test_a_damaged_result_is_no_reason_to_delete_anything(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    result = folder / "result.json"
+    result.write_text(result.read_text().replace("0", "1", 1))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for args in (("resume", folder), ("report", folder)):
+        said = error(*args)
+        assert said.startswith(f"{result} is damaged: its SHA-256 is not the one in SHA256SUMS; put back a copy")
+        assert not re.search("delete|remove", said)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 # --- predict ---------------------------------------------------------------------------------------------------

@@ -172,13 +172,11 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check that runs, checkpoints and models are as they were written; the exit code is 2 if one is not."""
-    from dataclasses import asdict
-
     from fedgkd.experiments.verify import verify as look
 
     found = look(path)
     if json:
-        console.print_json(asdict(found))
+        console.print_json(vars(found))
     else:
         for sentence in (*found.problems, *found.unverifiable):
             console.out.print(sentence, soft_wrap=True)
@@ -319,8 +317,9 @@ def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
 
 
 def _show_finished(directory: RunDirectory, json: bool) -> None:
+    result = directory.checked_result()
     console.err.print(f"{directory.path} is finished")
-    _show_result(directory.checked_result(), directory.path, json)
+    _show_result(result, directory.path, json)
 
 
 def _result_rows(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
