@@ -66,17 +66,10 @@ class FaultySite(Site):
         return spoil(fault, answer) if fault and "convs" in str(Message.from_bytes(answer).tensors.keys()) else answer
 
 
-def fault() -> str:
-    path = Path(os.environ["FAULTS"])
-    return path.read_text().strip() if path.exists() else ""
-
-
 if __name__ == "__main__":
-    if fault() == "import":
+    if ordered() == "import":
         import no_such_module_at_all  # type: ignore[import-not-found]  # noqa: F401
 
-    if ordered() == "import":
-        import no_such_module  # type: ignore[import-not-found]  # noqa: F401
     import fedgkd.federation.site
 
     fedgkd.federation.site.Site = FaultySite  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.data.federation import Federation
+from fedgkd.errors import FederationError
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.federation.distances import Distances
+from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
 from tests.federation.memory import Memory, make_coordinator, make_plan, make_sites
 from tests.graphs import planted_federation
@@ -82,7 +85,7 @@ def test_an_honest_site_is_never_refused(name: str, seed: int, tmp_path: Path) -
         assert not [line for line in said if REFUSED in line]
 
 
-def test_a_single_site_is_measured_by_its_own_past_also_after_a_restart(tmp_path: Path) -> None:
+def test_a_single_site_is_measured_by_its_own_beginning_also_after_a_restart(tmp_path: Path) -> None:
     federation, said = planted_federation(1), []
     plan = make_plan(federation, "fedper", rules={"segment": 3}, rounds=7, patience=0)
     sites = make_sites(plan, federation, tmp_path)
@@ -93,9 +96,10 @@ def test_a_single_site_is_measured_by_its_own_past_also_after_a_restart(tmp_path
         return blown_up(data, sites[name].answer(data), 100.0)
 
     taken_up = make_coordinator(plan, tmp_path, said)
-    taken_up.run_segment(Memory(sites, loud))
+    with pytest.raises(FederationError, match="round 4 failed 3 times in a row"):
+        taken_up.run_segment(Memory(sites, loud))
     assert taken_up.round == 3
-    assert any(REFUSED in line and "10 times the median of its own so far" in line for line in said)
+    assert any(REFUSED in line and "10 times the median of the first rounds" in line for line in said)
     make_coordinator(plan, tmp_path, said).run_segment(Memory(sites))
     assert len([line for line in said if REFUSED in line]) == 3, "it is taken again when it is as before"
 
@@ -108,8 +112,32 @@ def test_a_site_cannot_grow_step_by_step() -> None:
         refused = distances.too_far(steps)
         distances.take_down({site: taken for site, taken in steps.items() if site not in refused})
         step *= 9.0
-    assert max(distances.history["loud"]) < 10 * 1.1
-    assert len(distances.history["a"]) == 6
+    assert max(distances.beginnings["loud"]) < 10 * 1.1
+    assert len(distances.beginnings["a"]) == 6
+
+
+@pytest.mark.parametrize("away", [range(1, 61), range(5, 61)], ids=["late", "back"])
+def test_a_site_that_comes_when_the_others_hardly_move_is_taken_in(away: range, tmp_path: Path) -> None:
+    """It was kept out for ever: the others' steps were a hundred times smaller, and it never got nearer to them."""
+    federation, said = planted_federation(4), []
+    settings = {"hidden": 32, "dropout": 0.0, "lr": 0.03}
+    plan = make_plan(federation, "fedavg", rules={"segment": 80}, rounds=80, patience=0, **settings)
+    coordinator = make_coordinator(plan, tmp_path, said)
+    coordinator.run_segment(Without("site-3", away, make_sites(plan, federation, tmp_path)))
+    assert coordinator.standings["site-3"].rounds == 80 - len(away)
+    assert not [line for line in said if REFUSED in line]
+
+
+class Without(Memory):
+    """An exchange over which a site is not there in some rounds."""
+
+    def __init__(self, site: str, away: range, sites: Mapping[str, Site]) -> None:
+        super().__init__(sites)
+        self.site, self.away = site, away
+
+    def present(self) -> dict[str, bool]:
+        gone = len(self.asked) + 1 in self.away
+        return {site: True for site in self.sites if not (gone and site == self.site)}
 
 
 def test_where_nobody_moves_nobody_is_refused() -> None:

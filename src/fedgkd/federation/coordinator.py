@@ -369,7 +369,7 @@ class Coordinator:
             "totals": self.totals,
             "bytes": self.bytes,
             "compared": self.compared,
-            "distances": self.distances.history,
+            "distances": self.distances.beginnings,
             "remarks": self.remarks,
             "standings": {site: asdict(standing) for site, standing in self.standings.items()},
         }

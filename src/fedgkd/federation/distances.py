@@ -1,4 +1,4 @@
-"""How far an upload may lie from what the site was sent: about as far as the others', and as its own before."""
+"""How far an upload may lie from what the site was sent: about as far as all sites went when they began."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def distance(upload: Tensors, download: Tensors) -> float:
 class Distances:
     """What is known of the sites' steps.
 
+    Steps are widest in a site's first rounds, and shrink a hundredfold while the training converges. So those are what
+    a step is measured by, and not the other steps of its round: a site that comes late, or was away, still takes wide
+    ones when the others hardly move, and would never be let in.
+
     Attributes:
-        history: Those of each site that were taken, the latest last.
+        beginnings: The first steps of each site that were taken.
     """
 
-    history: dict[str, list[float]] = field(default_factory=dict)
+    beginnings: dict[str, list[float]] = field(default_factory=dict)
 
     def too_far(self, steps: Mapping[str, float]) -> dict[str, str]:
         """Which of a round's steps are not to be taken, and why."""
-        if not steps:
-            return {}
-        in_round = median(steps.values())
-        reasons = {}
-        for site, step in steps.items():
-            own = median(self.history.get(site) or [step])
-            for usual, whose in ((in_round, "of this round"), (own, "of its own so far")):
-                if 0 < FARTHEST * usual < step:
-                    reasons[site] = (
-                        f"moved the weights by {step:.3g}, more than {FARTHEST:g} times the median {whose}, {usual:.3g}"
-                    )
-        return reasons
+        known = [step for beginning in self.beginnings.values() for step in beginning] or list(steps.values())
+        usual = median(known) if known else 0.0
+        return {
+            site: f"moved the weights by {step:.3g}, more than {FARTHEST:g} times the median of the first rounds, "
+            f"{usual:.3g}"
+            for site, step in steps.items()
+            if 0 < FARTHEST * usual < step
+        }
 
     def take_down(self, steps: Mapping[str, float]) -> None:
         """Remember steps that were taken."""
         for site, step in steps.items():
-            self.history[site] = [*self.history.get(site, []), step][-_REMEMBERED:]
+            self.beginnings[site] = [*self.beginnings.get(site, []), step][:_REMEMBERED]
