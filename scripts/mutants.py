@@ -47,6 +47,9 @@ WORDING = [
 ]
 """Lines that are not mutated: errors that are raised, and a line that holds nothing but text, their second half."""
 
+ANYWHERE = "*"
+"""In the place of a function: reasons that hold wherever the change is."""
+
 KILLED, TIMED_OUT, SURVIVED = "killed", "timeout", "survived"
 _STATUS = {1: KILLED, 3: KILLED, 0: SURVIVED, 5: SURVIVED, 33: SURVIVED, 36: TIMED_OUT, 24: TIMED_OUT, -24: TIMED_OUT}
 
@@ -163,7 +166,8 @@ def survivors(module: str) -> Iterator[Survivor]:
                     " ".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in ("-", "+")
                 )
                 function = _function(module, name)
-                why = next((why for part, why in reasons.get(function, {}).items() if part in after), "")
+                known = reasons.get(function, {}) | reasons[ANYWHERE]
+                why = next((why for part, why in known.items() if part in after), "")
                 yield Survivor(function, before, after, why)
 
 

@@ -8,6 +8,7 @@ import pytest
 from fedgkd.data.graph import Graph
 from fedgkd.data.splits import DEFAULT_RATIOS, random_split
 from fedgkd.errors import SettingError
+from fedgkd.randomness import stream
 from tests.graphs import random_graph
 
 
@@ -63,3 +64,17 @@ def test_bad_ratios(ratios: tuple[float, float, float]) -> None:
 def test_bad_seed() -> None:
     with pytest.raises(SettingError, match="seed -1 is not usable"):
         random_split(unsplit(10), -1)
+
+
+def test_the_split_is_that_of_its_own_random_stream() -> None:
+    """What is drawn for a purpose must not move, or no figure could be had again."""
+    order = stream(3, "split").permutation(10)
+    masks = random_split(unsplit(10), 3, (0.3, 0.2, 0.5)).masks
+    assert masks is not None
+    for mask, nodes in zip(masks, (order[:3], order[3:5], order[5:]), strict=True):
+        assert np.flatnonzero(mask).tolist() == sorted(nodes.tolist())
+
+
+def test_unusable_ratios_are_shown() -> None:
+    with pytest.raises(SettingError, match="split ratios 0.5/0.25/0.5 are not usable"):
+        random_split(unsplit(10), 0, (0.5, 0.25, 0.5))

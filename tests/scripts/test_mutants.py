@@ -61,6 +61,9 @@ def test_the_wording_of_errors_is_not_mutated(tmp_path: Path, monkeypatch: pytes
 
 def test_reasons_are_of_functions_that_are_there() -> None:
     for function, reasons in tomllib.loads(mutants.REASONS.read_text(encoding="utf-8")).items():
+        assert all(why.strip() for why in reasons.values())
+        if function == mutants.ANYWHERE:
+            continue
         package, name, *path = function.split(".")
         assert f"{package}.{name}" in mutants.modules(), function
         body = ast.parse((mutants.ROOT / "src" / "fedgkd" / package / f"{name}.py").read_text(encoding="utf-8")).body
@@ -68,7 +71,6 @@ def test_reasons_are_of_functions_that_are_there() -> None:
             found = [node for node in body if getattr(node, "name", None) == part]
             assert found, f"{function} is not there any more; remove its reasons from {mutants.REASONS.name}"
             body = found[0].body  # type: ignore[attr-defined]
-        assert all(why.strip() for why in reasons.values())
 
 
 def test_the_table_counts_by_module_and_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
