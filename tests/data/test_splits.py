@@ -76,5 +76,5 @@ def test_the_split_is_that_of_its_own_random_stream() -> None:
 
 
 def test_unusable_ratios_are_shown() -> None:
-    with pytest.raises(SettingError, match="split ratios 0.5/0.25/0.5 are not usable"):
+    with pytest.raises(SettingError, match=r"split ratios 0\.5/0\.25/0\.5 are not usable"):
         random_split(unsplit(10), 0, (0.5, 0.25, 0.5))
