@@ -74,3 +74,22 @@ def test_auc_by_hand() -> None:
     assert auc(relation, ["a", "a", "b", "b"]) == pytest.approx(6.5 / 8)
     assert np.isnan(auc(relation, ["a"] * 4))
     assert np.isnan(auc(relation, list("abcd")))
+
+
+def test_spearman_by_hand() -> None:
+    """Four pairs of ranks (1, 2.5, 2.5, 4, 5, 6) and (1, 2, 3, 4, 5, 6): one tie costs half a rank twice."""
+    relation, divergence = np.zeros((4, 4)), np.zeros((4, 4))
+    pairs = np.triu_indices(4, 1)
+    relation[pairs] = [0.1, 0.2, 0.2, 0.4, 0.5, 0.6]
+    divergence[pairs] = [6, 5, 4, 3, 2, 1]
+    assert spearman(relation, divergence) == pytest.approx(17.0 / (17.0 * 17.5) ** 0.5)
+    assert spearman(-relation, divergence) == pytest.approx(-17.0 / (17.0 * 17.5) ** 0.5)
+    relation[1, 0] = divergence[2, 0] = 99.0  # below the diagonal nothing counts
+    assert spearman(relation, divergence) == pytest.approx(17.0 / (17.0 * 17.5) ** 0.5)
+
+
+def test_spearman_of_too_little() -> None:
+    three = np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]])
+    assert np.isnan(spearman(three[:2, :2], three[:2, :2])), "one pair"
+    assert np.isnan(spearman(three, np.ones((3, 3))))
+    assert spearman(three, -three) == pytest.approx(1.0)

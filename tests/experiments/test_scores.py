@@ -92,6 +92,48 @@ def test_figures_and_record_agree() -> None:
     assert record["loss_per_client"] == [1.0, None, 2.0]
 
 
+def test_only_some_of_the_clients() -> None:
+    whole = board("client")
+    some = whole.only([2, 0])
+    assert some.accuracy["trained"][:, TEST].tolist() == pytest.approx([0.6, NAN, 0.2], nan_ok=True)
+    for kind, known in (("accuracy", some.accuracy), ("macro_f1", some.macro_f1)):
+        assert known.keys() == {"trained", "received", "selected"}
+        for model, values in known.items():
+            assert np.isnan(values[1]).all()
+            np.testing.assert_equal(values[[0, 2]], getattr(whole, kind)[model][[0, 2]])
+    np.testing.assert_equal(some.loss, [1.0, NAN, 2.0])
+    np.testing.assert_equal(some.nodes, [[10, 10, 10], [NAN] * 3, [10, 10, 30]])
+    assert (some.clients_never_present, whole.clients_never_present) == (1, 0)
+    assert whole.only([]).mean("trained", VAL) != whole.mean("trained", VAL) == pytest.approx(0.6)
+
+
+def test_a_best_round_is_stale_after_so_many_without_a_better_one() -> None:
+    best = Best()
+    assert not best.is_stale(100, patience=3), "no round is the best yet"
+    best.offer(1, 0.5, {})
+    assert [best.is_stale(round_, patience=3) for round_ in (3, 4, 5)] == [False, True, True]
+    assert not best.is_stale(100, patience=0)
+
+
+def test_unknown_and_empty() -> None:
+    scores = Scoreboard.empty(2)
+    assert scores.clients_never_present == 2
+    assert scores.accuracy.keys() == scores.macro_f1.keys() == {"trained", "received", "selected"}
+    assert scores.accuracy["received"].shape == scores.nodes.shape == (2, 3)
+    for unknown in (scores.mean("trained", TEST), scores.weighted_mean("trained", TEST), scores.mean_loss):
+        assert np.isnan(unknown)
+
+
+def test_a_client_counts_by_its_nodes_unless_it_has_none() -> None:
+    scores = board()
+    scores.accuracy["trained"][1, TEST] = 0.9  # it has no test node
+    assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
+    scores.accuracy["trained"][1, TEST], scores.nodes[1, TEST] = NAN, 5
+    assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
+    scores.nodes[1, TEST], scores.accuracy["trained"][1, TEST] = 1, 1.0
+    assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 1 * 1.0 + 30 * 0.2) / 41)
+
+
 def test_the_best_round_is_the_first_of_equals() -> None:
     best = Best()
     assert not best.offer(1, NAN, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from fedgkd.experiments.search_spaces import PAPER, SEARCH_SPACES, TRAINING, Spa
 from fedgkd.experiments.tune import Tuning, Watch, check_files, tune, winner_file, write_winner
 from tests.graphs import planted_federation
 
+_FAKETIME = list(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 SPACE: Space = {"lr": (0.0001, 0.01), "local_epochs": (1, 3), "weight_decay": (0.0, 1e-6, 1e-3)}
 
 
@@ -171,6 +173,55 @@ def test_a_killed_process_does_not_hold_its_trial(
     outcome = tune(tuning, out)
     assert (outcome.complete, outcome.elsewhere) == (2, 0)
     assert [trial.state.name for trial in _trials(out, tuning)].count("FAIL") == 1
+
+
+_CLOCK_SET = """
+import threading, time
+time.sleep = lambda seconds: threading.Event().wait(seconds)  # the one that libfaketime breaks
+from fedgkd.cli import main
+main()
+"""
+
+
+def _with_clock(offset: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command of ``_command`` where the clock is another than in the processes before."""
+    wrong = {"LD_PRELOAD": str(_FAKETIME[0]), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    program = [sys.executable, "-c", _CLOCK_SET, *command[3:]]
+    return subprocess.run(program, capture_output=True, text=True, env=os.environ | wrong)
+
+
+def _start_and_wait(command: list[str], out: Path, tuning: Tuning) -> subprocess.Popen[str]:
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not _under_way(out, tuning) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.skipif(not _FAKETIME, reason="libfaketime is not installed")
+def test_a_clock_set_back_loses_no_trial_of_a_killed_process(graphs: Path, tmp_path: Path) -> None:
+    out, tuning = tmp_path / "out", _as_commanded(graphs, trials=2, rounds=300)
+    command = _command(graphs, out, 2, 300)
+    process = _start_and_wait(command, out, tuning)
+    process.kill()
+    process.communicate()
+    done = _with_clock("-2h", command)
+    assert done.returncode == 0, done.stderr
+    states = [trial.state.name for trial in _trials(out, tuning)]
+    assert (states.count("COMPLETE") + states.count("PRUNED"), states.count("FAIL")) == (2, 1)
+
+
+@pytest.mark.skipif(not _FAKETIME, reason="libfaketime is not installed")
+def test_a_process_whose_clock_is_ahead_leaves_the_living_alone(graphs: Path, tmp_path: Path) -> None:
+    out, tuning = tmp_path / "out", _as_commanded(graphs, trials=3, rounds=300)
+    command = _command(graphs, out, 3, 300)
+    first = _start_and_wait(command, out, tuning)
+    second = _with_clock("+2h", command)
+    _, said = first.communicate(timeout=300)
+    assert (first.returncode, second.returncode) == (0, 0), said + second.stderr
+    states = [trial.state.name for trial in _trials(out, tuning)]
+    assert len(states) == 3
+    assert set(states) <= {"COMPLETE", "PRUNED"}
 
 
 def _under_way(out: Path, tuning: Tuning) -> bool:

@@ -5,14 +5,15 @@ The test labels are taken out of the graphs before anything is trained, so nothi
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,12 @@ from fedgkd.settings import NONE
 
 HEARTBEAT_SECONDS, GRACE_SECONDS = 5, 30
 """How often a process says that its trial is alive, and after how long a silent one is taken for dead."""
+
+HEARTBEATS = "heartbeats"
+"""Where a trial counts them. A count, and no time: clocks of machines differ, and may be set."""
+
+_LOOK_SECONDS = 0.5
+"""How often a process that waits for others looks at theirs."""
 
 UNPRUNED_TRIALS, STALLED_ROUNDS, REPORT_EVERY = 5, 10, 5
 """The first trials are never pruned, the others only after so many rounds without a new best of their own: who learns
@@ -223,8 +230,9 @@ class _Objective:
         params = {name: trial.suggest_categorical(name, values) for name, values in self._tuning.space.items()}
         self._watch.on_start(_count(trial.study, *_ENDED), params)
         scores: list[float] = []
-        for config in self._tuning.configs(params):
-            scores.append(self._run(config, trial, scores))
+        with _heartbeats(trial):
+            for config in self._tuning.configs(params):
+                scores.append(self._run(config, trial, scores))
         return float(np.mean(scores))
 
     def on_end(self, study: optuna.Study, trial: FrozenTrial) -> None:
@@ -247,6 +255,29 @@ class _Objective:
         run = Run(config, self._federation(federation_settings(config.run)), None, Events(on_round))
         run.start()
         return _validation(run.execute()["val_accuracy"])
+
+
+@contextmanager
+def _heartbeats(trial: Trial) -> Iterator[None]:
+    """Meanwhile other processes can see that this one is alive."""
+    ended = Event()
+
+    def beat() -> None:
+        for number in itertools.count(1):
+            if ended.wait(HEARTBEAT_SECONDS):
+                return
+            # The database may be busy for a moment; if it is not there any more, the trial itself will say so.
+            with suppress(SQLAlchemyError, OptunaError):
+                trial.set_user_attr(HEARTBEATS, number)
+
+    trial.set_user_attr(HEARTBEATS, 0)
+    thread = Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _blinded(federation: Federation) -> Federation:
@@ -285,7 +316,7 @@ def _open_study(tuning: Tuning, storage: str) -> optuna.Study:
             pruner=optuna.pruners.MedianPruner(UNPRUNED_TRIALS),
             load_if_exists=True,
         )
-        _release_dead(study)
+        _release_dead(study, enough=lambda: False)
         begun = study.user_attrs.get("conditions")
         if begun is None:
             study.set_user_attr("conditions", tuning.conditions())
@@ -300,15 +331,9 @@ def _open_study(tuning: Tuning, storage: str) -> optuna.Study:
 
 
 def _open_storage(url: str) -> optuna.storages.RDBStorage:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.storages.RDBStorage(
-            url,
-            # One process at a time writes to a SQLite file; the others wait for it.
-            engine_kwargs={"connect_args": {"timeout": GRACE_SECONDS}} if url.startswith("sqlite") else None,
-            heartbeat_interval=HEARTBEAT_SECONDS,
-            grace_period=GRACE_SECONDS,
-        )
+    # One process at a time writes to a SQLite file; the others wait for it.
+    arguments = {"connect_args": {"timeout": GRACE_SECONDS}} if url.startswith("sqlite") else None
+    return optuna.storages.RDBStorage(url, engine_kwargs=arguments)
 
 
 def _count(study: optuna.Study, *states: TrialState) -> int:
@@ -319,25 +344,30 @@ def _place_comes_free(study: optuna.Study, wanted: int) -> bool:
     """Wait until it is known whether the trials that others took are alive; if one is not, its place is free."""
     began = time.monotonic()
     while time.monotonic() - began < GRACE_SECONDS + HEARTBEAT_SECONDS:
-        if _count(study, *_ENDED) >= wanted:
-            return True
-        time.sleep(1)
-        _release_dead(study)
-        if _count(study, *_ENDED, TrialState.RUNNING) < wanted:
+        _release_dead(study, enough=lambda: _count(study, *_ENDED) >= wanted)
+        if _count(study, *_ENDED) >= wanted or _count(study, *_ENDED, TrialState.RUNNING) < wanted:
             return True
     return False
 
 
-def _release_dead(study: optuna.Study) -> None:
-    """Trials whose process is gone become failed ones, which do not count."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)
-    long_ago = datetime.now() - timedelta(seconds=GRACE_SECONDS)
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        # Killed before its first sign of life, by which it would be missed.
-        if not trial.params and trial.datetime_start is not None and trial.datetime_start < long_ago:
-            study.tell(trial.number, state=TrialState.FAIL)
+def _release_dead(study: optuna.Study, enough: Callable[[], bool]) -> None:
+    """Watch the trials of other processes: those whose process is gone become failed ones, which do not count."""
+    silent = _heard(study)
+    began = time.monotonic()
+    while silent and not enough():
+        if time.monotonic() - began > GRACE_SECONDS:
+            for number in silent:
+                study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+            return
+        time.sleep(_LOOK_SECONDS)
+        now = _heard(study)
+        silent = {number: heard for number, heard in silent.items() if number in now and now[number] == heard}
+
+
+def _heard(study: optuna.Study) -> dict[int, int | None]:
+    """The heartbeats of every trial under way."""
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    return {trial.number: trial.user_attrs.get(HEARTBEATS) for trial in running}
 
 
 def _outcome(study: optuna.Study) -> Outcome:
