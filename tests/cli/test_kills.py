@@ -6,6 +6,9 @@ import json
 import random
 import re
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -190,3 +193,21 @@ def test_other_commands_that_are_killed(
             if fedgkd(*command, root=out, kill=step)["code"] == KILLED:
                 assert fedgkd(*command, root=out)["code"] == 0, step
             assert sorted(content(out)) == whole, step
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_comparison_whose_folder_is_removed(jobs: int, graphs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "grid"
+    settings = ("--graphs", graphs, "--rounds", "100000", "--set", *TINY, "patience=0")
+    command = ["compare", *settings, "--algorithms", "fedavg", "local", "--seeds", "1", "--jobs", jobs, "--out", folder]
+    start = [sys.executable, "-c", "from fedgkd.cli import main; main()", *map(str, command)]
+    with subprocess.Popen(start, stderr=subprocess.PIPE, text=True) as process:
+        while not list(folder.glob("*/checkpoint/state-0.json")) and process.poll() is None:
+            time.sleep(0.05)
+        folder.rename(tmp_path / "moved")
+        shutil.rmtree(tmp_path / "moved", ignore_errors=True)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 2, said
+    assert f"error: {folder}, or a file in it, was removed while fedgkd was at work there" in said
+    assert "Traceback" not in said
+    assert not folder.exists()

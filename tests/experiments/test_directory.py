@@ -170,9 +170,9 @@ def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
         directory.create(CONFIG)
         directory.append_round({"round": 1}, matrices(1))
         shutil.rmtree(folder)
-        with pytest.raises(RunError, match=r"removed while the run went on; nothing more is written there"):
+        with pytest.raises(RunError, match=r"removed while fedgkd was at work there; nothing more is written"):
             directory.append_round({"round": 2}, matrices(2))
-        with pytest.raises(RunError, match="removed while the run went on"):
+        with pytest.raises(RunError, match="removed while fedgkd was at work"):
             directory.finish({}, num_clients=2)
         with pytest.raises(RunError, match=r"cannot write the checkpoint .*: No such file or directory"):
             directory.state.write(2, {}, {})
@@ -189,7 +189,7 @@ def test_a_folder_that_was_given_to_another_run_is_left_to_it(tmp_path: Path) ->
         shutil.rmtree(folder)
         both.enter_context(second.held())
         second.create(CONFIG)
-        with pytest.raises(RunError, match="removed while the run went on"):
+        with pytest.raises(RunError, match="removed while fedgkd was at work"):
             first.append_round({"round": 1}, matrices(1))
         ends_first.close()
         with pytest.raises(RunError, match="another fedgkd is at work"):

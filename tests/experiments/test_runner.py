@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -613,3 +614,34 @@ def test_the_servers_memory_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         run.step()
     assert different == [True, True]
+
+
+def test_whatever_a_checkpoint_counts_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut takes away what was not synced: here, what is renamed into place must not refer to such."""
+    synced: dict[Path, int] = {}
+    counted: list[str] = []
+    fsync, replace_ = os.fsync, os.replace
+
+    def watch_sync(handle: int) -> None:
+        fsync(handle)
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        synced[path] = os.fstat(handle).st_size if path.is_file() else len(list(path.iterdir()))
+
+    def watch_rename(old: Path, new: Path) -> None:
+        assert synced[Path(old)] == Path(old).stat().st_size
+        if Path(new).name.startswith("state-"):
+            whole = [tmp_path / "metrics.jsonl", tmp_path / "relations.bin", Path(new).with_suffix(".safetensors")]
+            whole += [path for path in (tmp_path / "checkpoint").glob("best-*") if path.name[0] != "."]
+            for path in whole:
+                assert synced[path] == path.stat().st_size, path.name
+            assert synced[tmp_path] == len(list(tmp_path.iterdir()))
+            counted.append(Path(new).name)
+        replace_(old, new)
+        synced[Path(new)] = Path(new).stat().st_size
+        synced.pop(Path(new).parent, None)
+
+    monkeypatch.setattr(os, "fsync", watch_sync)
+    monkeypatch.setattr(os, "replace", watch_rename)
+    make(planted_federation(2), tmp_path, rounds=4, checkpoint_share=1.0).execute()
+    assert len(counted) == 4
+    assert all(folder in synced for folder in (tmp_path, tmp_path / "models", tmp_path / "checkpoint"))

@@ -21,6 +21,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from fedgkd.experiments.estimate import Estimate
     from fedgkd.experiments.grid import Cell, Given, Place, State
+    from fedgkd.experiments.workers import News
 
 OneDataset = Annotated[
     str | None,
@@ -264,7 +265,7 @@ class _Grid:
         from fedgkd.experiments.workers import Surroundings, run_cells
 
         prepare_tracker(self.log)
-        with claimed(self.out, self.kind, _command()):
+        with claimed(self.out, self.kind, _command()) as lock:
             prepare()
             states = self._states()
             todo = [cell for cell in self.cells if states[cell] is not State.FINISHED]
@@ -272,7 +273,12 @@ class _Grid:
                 RunDirectory(cell.folder).tidy()
             self._say_what_is_there(len(self.cells) - len(todo))
             if todo:
-                with grid_progress(len(todo)) as report:
+                with grid_progress(len(todo)) as show:
+
+                    def report(news: News) -> None:
+                        lock.check()  # a grid whose folder is gone must not make it again, run by run
+                        show(news)
+
                     run_cells(todo, Surroundings(self.data_dir, self.log), self.jobs, report)
 
     def _say_what_is_there(self, finished: int) -> None:

@@ -29,7 +29,7 @@ from fedgkd.checksums import SUMS_FILE, damaged_files, digest_of, write_sums
 from fedgkd.errors import RunError
 from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.config import Config, make_config, read_config_file
-from fedgkd.experiments.locks import LOCK_FILE, Lock, locked
+from fedgkd.experiments.locks import LOCK_FILE, Lock, locked, removed
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.fields import check_result
 from fedgkd.parsing import parse_json
@@ -138,11 +138,10 @@ class RunDirectory:
 
     def _check_ours(self) -> None:
         """Raise if the folder was removed, or given to another run, while this one goes on."""
-        if not (self.config_file.exists() and (self._lock is None or self._lock.is_there)):
-            raise RunError(
-                f"{self.path}, or a file of the run in it, was removed while the run went on; nothing more is written "
-                "there; start the run again"
-            )
+        if self._lock is not None:
+            self._lock.check()
+        if not self.config_file.exists():
+            raise removed(self.path)
 
     def create(self, config: Config) -> None:
         """Claim an empty or new folder for a run.

@@ -21,7 +21,7 @@ from fedgkd.data.partition import check_clients
 from fedgkd.errors import RunError, SettingError
 from fedgkd.experiments.config import Config, RunSettings, find_algorithm, make_config, read_config_file
 from fedgkd.experiments.directory import RunDirectory
-from fedgkd.experiments.locks import locked
+from fedgkd.experiments.locks import Lock, locked
 from fedgkd.parsing import read_json
 
 Values = Mapping[str, Any]
@@ -215,7 +215,7 @@ def _check_same(directory: RunDirectory, cell: Cell) -> None:
 
 
 @contextmanager
-def claimed(out: Path, kind: str, command: str) -> Iterator[None]:
+def claimed(out: Path, kind: str, command: str) -> Iterator[Lock]:
     """Hold the folder of a grid, new or begun earlier, and note the command; nobody else may work there meanwhile.
 
     Args:
@@ -233,9 +233,9 @@ def claimed(out: Path, kind: str, command: str) -> Iterator[None]:
     crowd = [] if not out.exists() else [entry.name for entry in out.iterdir() if not entry.name.startswith(".")]
     if crowd and GRID_FILE not in crowd:
         raise RunError(f"{out} is not empty ({min(crowd)}) and was not made by this command; choose another --out")
-    with locked(out, wait=False):
+    with locked(out, wait=False) as lock:
         _note(out / GRID_FILE, kind, command)
-        yield
+        yield lock
 
 
 def _note(file: Path, kind: str, command: str) -> None:

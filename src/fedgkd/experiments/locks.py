@@ -35,6 +35,17 @@ class Lock:
         except OSError:
             return False
 
+    def check(self) -> None:
+        """Raise a RunError if the file is no longer there."""
+        if not self.is_there:
+            raise removed(self.path.parent)
+
+
+def removed(folder: Path) -> RunError:
+    return RunError(
+        f"{folder}, or a file in it, was removed while fedgkd was at work there; nothing more is written; start again"
+    )
+
 
 @contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[Lock]:

@@ -17,13 +17,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fedgkd.atomic import atomic_write_text
+from fedgkd.atomic import atomic_write_text, make_folder
 from fedgkd.data.federation import Federation
 from fedgkd.errors import FedGKDError, RunError
 from fedgkd.experiments.config import RunSettings
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.federations import build_federation, federation_settings
 from fedgkd.experiments.grid import FAILED_FILE, Cell
+from fedgkd.experiments.locks import removed
 from fedgkd.experiments.records import Record
 from fedgkd.experiments.runner import Events, resume
 from fedgkd.experiments.tracking import open_tracker
@@ -57,6 +58,8 @@ Report = Callable[[News], None]
 
 def run_cells(cells: Sequence[Cell], surroundings: Surroundings, jobs: int, report: Report) -> None:
     """Bring every cell to its end: finished, or failed with the reason in its folder."""
+    for folder in {cell.folder.parent for cell in cells}:
+        make_folder(folder)
     if jobs > 1:
         _run_side_by_side(cells, surroundings, jobs, report)
     else:
@@ -84,7 +87,8 @@ def reason(error: Exception) -> str:
 
 def record_failure(cell: Cell, sentence: str, **details: str) -> None:
     text = json.dumps({"error": sentence, **details}, indent=2) + "\n"
-    atomic_write_text(cell.folder / FAILED_FILE, text, RunError)
+    if cell.folder.parent.is_dir():  # else the whole grid was removed, and is not to be made again
+        atomic_write_text(cell.folder / FAILED_FILE, text, RunError)
 
 
 def read_failure(cell: Cell) -> str:
@@ -107,6 +111,8 @@ _federation = lru_cache(maxsize=1)(build_federation)
 
 
 def _bring_to_end(cell: Cell, surroundings: Surroundings, report: Report) -> Record:
+    if not cell.folder.parent.is_dir():
+        raise removed(cell.folder.parent)
     directory = RunDirectory(cell.folder)
     with directory.held():
         return _bring_held_to_end(cell, directory, surroundings, report)
