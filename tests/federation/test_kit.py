@@ -142,6 +142,19 @@ def test_a_damaged_kit_is_named_in_one_sentence(file: str, content: str | None, 
         Kit.open(kits / "north", "site").check_certificate()
 
 
+@pytest.mark.parametrize("file", ["client.crt", "rootCA.pem"])
+def test_a_certificate_with_one_letter_changed_is_refused_wherever_it_is(file: str, kits: Path) -> None:
+    path = kits / "north" / "startup" / file
+    whole = path.read_text()
+    for place in range(30, len(whole) - 30, 40):
+        other = "B" if whole[place] != "B" else "C"
+        path.write_text(whole[:place] + other + whole[place + 1 :])
+        with pytest.raises(
+            FederationError, match=r"(damaged|was not signed|does not belong|expired|valid from|nobody)"
+        ):
+            Kit.open(kits / "north", "site").check_certificate()
+
+
 def test_files_of_two_kits_do_not_mix(kits: Path, tmp_path: Path) -> None:
     startup = kits / "north" / "startup"
     shutil.copy(kits / "south" / "startup" / "client.key", startup / "client.key")

@@ -45,6 +45,7 @@ def test_every_line_of_the_file_says_what_it_means(tmp_path: Path) -> None:
         ({"sites": ("north", "admin")}, "stands for something else"),
         ({"blocked": ("nort",)}, "there is no site 'nort'.*north"),
         ({"classes": ("a", "a")}, "a name is there twice"),
+        ({"classes": ("a", "")}, "a name is empty"),
         ({"rules": replace(RULES, min_sites=3)}, "min_sites is 3, but there are 2 sites"),
         ({"settings": {"device": "cuda"}}, "device is each party's own business"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz.arrays import Npz, NpzRun
 from tests.fuzz.core import Target
+from tests.fuzz.federations import KitFolder, PlanFile
 from tests.fuzz.folders import Folder, Manifest
 from tests.fuzz.models import Model
 from tests.fuzz.published import Linqs, Ogb, Planetoid
@@ -21,6 +22,8 @@ _ALL = (
     Planetoid(),
     Linqs(),
     Ogb(),
+    PlanFile(),
+    KitFolder(),
 )
 
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

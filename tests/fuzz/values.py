@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def change_tree(draw: random.Random, tree: Any, *, raw: bool = False) -> str:
         return f"{key} is called {name[:40]!r}"
     if kind == 2:
         other_holder, other = draw.choice(found)
-        holder[key] = json.loads(json.dumps(other_holder[other], default=str))
+        holder[key] = copy.deepcopy(other_holder[other])
         return f"{key} as {other}"
     holder[key] = near(draw, holder[key]) if kind in (3, 4) else extreme(draw, raw=raw)
     return f"{key} = {str(holder[key])[:40]!r}"

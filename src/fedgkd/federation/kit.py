@@ -99,17 +99,24 @@ class Kit:
         """Who the certificate says this party is."""
         from cryptography.x509.oid import NameOID
 
-        return str(self.load(self.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        names = self.load(self.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if not names:
+            raise FederationError(f"{self.certificate} names nobody; take a fresh kit")
+        return str(names[0].value)
 
     def load(self, path: Path) -> Any:
         """A certificate of the kit."""
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
 
         try:
-            return x509.load_pem_x509_certificate(path.read_bytes())
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            # These are read only now, and may be damaged each for itself.
+            _ = certificate.subject, certificate.public_key(), certificate.not_valid_after_utc
+            return certificate
         except OSError as error:
             raise FederationError(f"cannot read {path}: {error.strerror or error}") from error
-        except ValueError as error:
+        except (ValueError, UnsupportedAlgorithm) as error:
             raise FederationError(f"{path} is not a certificate, or is damaged") from error
 
     def check_certificate(self, now: datetime | None = None) -> datetime:
@@ -135,23 +142,30 @@ class Kit:
         return end
 
     def _check_signature(self) -> None:
-        from cryptography.exceptions import InvalidSignature
+        from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
+        unsigned = (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError)
+        root = self.load(self.root_certificate)
         try:
-            self.load(self.certificate).verify_directly_issued_by(self.load(self.root_certificate))
-        except (InvalidSignature, ValueError, TypeError) as error:
+            root.verify_directly_issued_by(root)
+        except unsigned as error:
+            raise FederationError(f"{self.root_certificate} is damaged; take a fresh kit") from error
+        try:
+            self.load(self.certificate).verify_directly_issued_by(root)
+        except unsigned as error:
             raise FederationError(
                 f"{self.certificate} was not signed by the federation's authority (rootCA.pem); take a fresh kit"
             ) from error
 
     def _check_key(self) -> None:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
             key = load_pem_private_key(self.key.read_bytes(), None)
         except OSError as error:
             raise FederationError(f"cannot read {self.key}: {error.strerror or error}") from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise FederationError(f"{self.key} is not a private key, or is damaged") from error
         if key.public_key() != self.load(self.certificate).public_key():
             raise FederationError(f"{self.key} does not belong to {self.certificate.name}; take a fresh kit")

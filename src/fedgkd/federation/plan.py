@@ -101,6 +101,8 @@ class Plan:
                 raise SettingError(f"blocked: there is no site '{site}'{suggest(site, self.sites)}")
         if self.class_names and len(set(self.class_names)) < len(self.class_names):
             raise SettingError("classes: a name is there twice")
+        if self.class_names and not all(self.class_names):
+            raise SettingError("classes: a name is empty")
         for name in _LOCAL:
             if name in self.settings:
                 raise SettingError(f"{name} is each party's own business, not a setting of a federation")
