@@ -130,7 +130,10 @@ def test_a_client_counts_by_its_nodes_unless_it_has_none() -> None:
     assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
     scores.accuracy["trained"][1, TEST], scores.nodes[1, TEST] = NAN, 5
     assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
-    scores.nodes[1, TEST], scores.accuracy["trained"][1, TEST] = 1, 1.0
+    scores.nodes[:, TEST] = 0
+    assert np.isnan(scores.weighted_mean("trained", TEST))
+    scores.nodes[:, TEST] = 10, 1, 30
+    scores.accuracy["trained"][1, TEST] = 1.0
     assert scores.weighted_mean("trained", TEST) == pytest.approx((10 * 0.6 + 1 * 1.0 + 30 * 0.2) / 41)
 
 
