@@ -22,35 +22,35 @@ def fits(model: Model) -> bool:
     return isinstance(model, Network) and model.backbone == "gcn"
 
 
-@torch.no_grad()
 def loss_gradient(
     network: Network, params: Tensors, x: Tensor, y: Tensor, noise: Tensor, gamma: float, tau_g: float
 ) -> tuple[Tensor, Tensor]:
     """Of the mean cross-entropy over a client's synthetic nodes: log-probabilities, and the gradient in ``x``."""
-    soft = torch.bmm(x, x.transpose(1, 2)).sub_(gamma).add_(noise).div_(tau_g).sigmoid_()
-    edges = soft > 0.5
-    edges.diagonal(dim1=1, dim2=2).fill_(True)  # the self-loops
-    looped = edges.to(x.dtype)
-    scale = looped.sum(-1).rsqrt()
-    adjacency = scale.unsqueeze(2) * looped * scale.unsqueeze(1)
+    with torch.no_grad():
+        soft = torch.bmm(x, x.transpose(1, 2)).sub_(gamma).add_(noise).div_(tau_g).sigmoid_()
+        edges = soft > 0.5
+        edges.diagonal(dim1=1, dim2=2).fill_(True)  # the self-loops
+        looped = edges.to(x.dtype)
+        scale = looped.sum(-1).rsqrt()
+        adjacency = scale.unsqueeze(2) * looped * scale.unsqueeze(1)
 
-    h, projected, outputs = x, [], []
-    for depth in range(network.layers):
-        projected.append(torch.bmm(h, params[f"convs.{depth}.weight"]))
-        h = torch.baddbmm(params[f"convs.{depth}.bias"], adjacency, projected[-1]).relu_()
-        outputs.append(h)
-    log_p = log_softmax(torch.baddbmm(params[READOUT + "bias"], h, params[READOUT + "weight"]), dim=-1)
+        h, projected, outputs = x, [], []
+        for depth in range(network.layers):
+            projected.append(torch.bmm(h, params[f"convs.{depth}.weight"]))
+            h = torch.baddbmm(params[f"convs.{depth}.bias"], adjacency, projected[-1]).relu_()
+            outputs.append(h)
+        log_p = log_softmax(torch.baddbmm(params[READOUT + "bias"], h, params[READOUT + "weight"]), dim=-1)
 
-    d = torch.bmm((log_p.exp() - y).div_(x.shape[1]), params[READOUT + "weight"].transpose(1, 2))
-    d_adjacency = torch.zeros_like(adjacency)
-    for depth in reversed(range(network.layers)):
-        d = keep_where_above(d, outputs[depth], 0.0)
-        d_adjacency.baddbmm_(d, projected[depth].transpose(1, 2))
-        d = torch.bmm(torch.bmm(adjacency, d), params[f"convs.{depth}.weight"].transpose(1, 2))
-    d_edges = _through_normalisation(d_adjacency, adjacency, scale)
-    d_products = d_edges.mul_(soft * (1.0 - soft)).div_(tau_g)
-    d_products.diagonal(dim1=1, dim2=2).zero_()  # self-loops are not sampled
-    return log_p, d.baddbmm_(d_products + d_products.transpose(1, 2), x)
+        d = torch.bmm((log_p.exp() - y).div_(x.shape[1]), params[READOUT + "weight"].transpose(1, 2))
+        d_adjacency = torch.zeros_like(adjacency)
+        for depth in reversed(range(network.layers)):
+            d = keep_where_above(d, outputs[depth], 0.0)
+            d_adjacency.baddbmm_(d, projected[depth].transpose(1, 2))
+            d = torch.bmm(torch.bmm(adjacency, d), params[f"convs.{depth}.weight"].transpose(1, 2))
+        d_edges = _through_normalisation(d_adjacency, adjacency, scale)
+        d_products = d_edges.mul_(soft * (1.0 - soft)).div_(tau_g)
+        d_products.diagonal(dim1=1, dim2=2).zero_()  # self-loops are not sampled
+        return log_p, d.baddbmm_(d_products + d_products.transpose(1, 2), x)
 
 
 def _through_normalisation(d: Tensor, adjacency: Tensor, scale: Tensor) -> Tensor:

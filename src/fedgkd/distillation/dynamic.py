@@ -86,13 +86,13 @@ def distil(clients: ClientBatch, network: Network, params: Tensors, settings: Di
     return settings.described(SyntheticGraph(graph.x, y), noise[steps:], network, params)
 
 
-@torch.enable_grad()
 def loss_gradient(
     network: Network, params: Tensors, x: Tensor, y: Tensor, noise: Tensor, gamma: float, tau_g: float
 ) -> tuple[Tensor, Tensor]:
     """Of the mean cross-entropy over a client's synthetic nodes: log-probabilities, and the gradient in ``x``."""
-    x = x.detach().requires_grad_()
-    edges = sample_edges(x, noise, gamma, tau_g)
-    log_p = log_softmax(network(params, SmallGraphs(DenseFeatures(x), edges)), dim=-1)
-    (grad,) = torch.autograd.grad(-(y * log_p).sum(-1).mean(-1).sum(), x)
-    return log_p.detach(), grad
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        edges = sample_edges(x, noise, gamma, tau_g)
+        log_p = log_softmax(network(params, SmallGraphs(DenseFeatures(x), edges)), dim=-1)
+        (grad,) = torch.autograd.grad(-(y * log_p).sum(-1).mean(-1).sum(), x)
+        return log_p.detach(), grad

@@ -12,18 +12,18 @@ from fedgkd.models import Network
 TASK_FEATURES = ("x_h", "x", "h", "y", "predictions")
 
 
-@torch.no_grad()
 def task_feature(kind: str, graph: SyntheticGraph, edges: DenseStructure, network: Network, params: Tensors) -> Tensor:
     """``(clients, rows, columns)``; ``x_h`` is the paper's :math:`M = [X \\,\\Vert\\, H]`."""
-    if kind == "x":
-        return graph.x
-    if kind == "y":
-        return graph.y
-    h = network.embed(params, SmallGraphs(DenseFeatures(graph.x), edges))
-    if kind == "h":
-        return h
-    if kind == "predictions":
-        # The mean over a class's nodes: as few numbers as possible, and the noise of single nodes averaged out.
-        classes = network.num_classes
-        return network.classify(params, h).softmax(dim=-1).view(len(h), classes, -1, classes).mean(dim=2)
-    return torch.cat([graph.x, h], dim=-1)
+    with torch.no_grad():
+        if kind == "x":
+            return graph.x
+        if kind == "y":
+            return graph.y
+        h = network.embed(params, SmallGraphs(DenseFeatures(graph.x), edges))
+        if kind == "h":
+            return h
+        if kind == "predictions":
+            # The mean over a class's nodes: as few numbers as possible, and the noise of single nodes averaged out.
+            classes = network.num_classes
+            return network.classify(params, h).softmax(dim=-1).view(len(h), classes, -1, classes).mean(dim=2)
+        return torch.cat([graph.x, h], dim=-1)

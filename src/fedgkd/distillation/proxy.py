@@ -17,10 +17,10 @@ from fedgkd.randomness import stream
 BLOCKS, BLOCK_NODES, EDGE_PROBABILITY = 5, 100, 0.1
 
 
-@torch.no_grad()
 def proxy_embedding(clients: ClientBatch, network: Network, params: Tensors) -> Tensor:
     """Mean over the common graph's nodes of the last convolution's output, before ReLU: ``(clients, hidden)``."""
-    return network.embed(params, proxy_graph(clients.seed, network.num_features, clients.device)).mean(dim=1)
+    with torch.no_grad():
+        return network.embed(params, proxy_graph(clients.seed, network.num_features, clients.device)).mean(dim=1)
 
 
 @lru_cache(maxsize=2)
