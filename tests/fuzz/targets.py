@@ -8,6 +8,8 @@ from tests.fuzz.federations import KitFolder, PlanFile
 from tests.fuzz.folders import Folder, Manifest
 from tests.fuzz.models import Model
 from tests.fuzz.published import Linqs, Ogb, Planetoid
+from tests.fuzz.records import CollectedLines, Grid, Record
+from tests.fuzz.settings import Options, Toml
 from tests.fuzz.tables import TablesTarget
 from tests.fuzz.texts import Json
 
@@ -24,6 +26,11 @@ _ALL = (
     Ogb(),
     PlanFile(),
     KitFolder(),
+    Toml(),
+    Options(),
+    Record(),
+    CollectedLines(),
+    Grid(),
 )
 
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -208,7 +211,8 @@ def make_config(*sources: tuple[str, Mapping[str, Any]], find: Find = find_algor
     for origin, given in sources:
         values.update(given)
         origins.update(dict.fromkeys(given, origin))
-    algorithm = find(str(values.get("algorithm", RunSettings.algorithm)))
+    with _naming_the_file(origins, "algorithm"):
+        algorithm = find(str(values.get("algorithm", RunSettings.algorithm)))
     preset = str(values.get("preset", ""))
     for name, value in algorithm.presets.get(preset, {}).items():
         if name not in values:
@@ -222,12 +226,30 @@ def make_config(*sources: tuple[str, Mapping[str, Any]], find: Find = find_algor
     for name in values:
         if name not in run_names | method_names:
             raise _unknown(name, origins[name], run_names | method_names, str(values.get("algorithm", "fedgkd")))
-    return Config(
-        RunSettings(**{name: value for name, value in values.items() if name in run_names}),
-        kind(**{name: value for name, value in values.items() if name in method_names}),
-        algorithm,
-        origins,
-    )
+    with _naming_the_file(origins):
+        return Config(
+            RunSettings(**{name: value for name, value in values.items() if name in run_names}),
+            kind(**{name: value for name, value in values.items() if name in method_names}),
+            algorithm,
+            origins,
+        )
+
+
+@contextmanager
+def _naming_the_file(origins: Mapping[str, str], setting: str | None = None) -> Iterator[None]:
+    """Errors name the setting; say in which file it stands, if in any."""
+    try:
+        yield
+    except SettingError as error:
+        names = [setting] if setting else re.findall(r"\w+", str(error))
+        files = [origins[name] for name in names if name in origins and _is_file(origins[name])]
+        if not files:
+            raise
+        raise SettingError(f"{files[0]}: {error}") from error
+
+
+def _is_file(origin: str) -> bool:
+    return origin.endswith(".toml") or os.sep in origin
 
 
 def _unknown(name: str, origin: str, known: set[str], algorithm: str) -> SettingError:
