@@ -14,6 +14,7 @@ from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
 from fedgkd.experiments.plain import plain
 from fedgkd.federation.checks import cannot
+from fedgkd.federation.coordinator import Coordinator
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
 from tests.federation.memory import (
@@ -72,7 +73,7 @@ def test_a_spoilt_upload_is_named_and_kept_out(tmp_path: Path) -> None:
     assert all(tensor.isfinite().all() for tensor in coordinator.models.values())
 
 
-@pytest.mark.parametrize("facts", ["[" * 200_000, '{"seconds": 1' + "0" * 400 + "}"], ids=["nested", "huge"])
+@pytest.mark.parametrize("facts", ["[" * 2_000, '{"seconds": 1' + "0" * 400 + "}"], ids=["nested", "huge"])
 def test_no_answer_ends_the_coordinator(facts: str, tmp_path: Path) -> None:
     """Facts that Python's own reader of JSON, or its numbers, cannot bear."""
     federation, said = planted_federation(2), []
@@ -90,6 +91,43 @@ def test_no_answer_ends_the_coordinator(facts: str, tmp_path: Path) -> None:
     refused = any("site-0 is kept out of the mixture: it sent something that is not a message" in line for line in said)
     assert refused == facts.startswith("["), "a site's own account of its time is taken or left, and decides nothing"
     assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == 1
+
+
+def test_an_answer_that_is_too_large_is_not_looked_at(tmp_path: Path) -> None:
+    federation, said = planted_federation(2), []
+    plan = make_plan(federation, "fedavg", rounds=1)
+    sites = make_sites(plan, federation, tmp_path)
+    coordinator = make_coordinator(plan, tmp_path, said)
+    real = len(sites["site-1"].answer(coordinator_question(coordinator)))
+    assert real <= coordinator.largest <= 4 * real + 10_000
+    large = bytes(coordinator.largest + 1)
+    exchange = Memory(sites, lambda name, data: large if name == "site-0" else sites[name].answer(data))
+    coordinator.run_segment(exchange)
+    expected = f"sent {len(large):,} bytes, where at most {coordinator.largest:,} are expected"
+    assert f"round 1: site-0 is kept out of the mixture: it {expected}" in said
+
+
+def coordinator_question(coordinator: Coordinator) -> bytes:
+    download = {name: tensor[:1] for name, tensor in coordinator.models.items()}
+    return Message(coordinator._facts("round", 1), download).to_bytes()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithms_messages_fit_with_room_to_spare(name: str, tmp_path: Path) -> None:
+    """Half of what is let through is what the rehearsal has."""
+    federation = planted_federation(2)
+    plan = make_plan(federation, name, rounds=2)
+    sites, sizes = make_sites(plan, federation, tmp_path), []
+
+    def answer(site: str, data: bytes) -> bytes:
+        sizes.append(len(data))
+        answer = sites[site].answer(data)
+        sizes.append(len(answer))
+        return answer
+
+    coordinator = make_coordinator(plan, tmp_path)
+    coordinator.run_segment(Memory(sites, answer))
+    assert max(sizes) <= coordinator.largest / 2
 
 
 def test_absent_sites_keep_their_model_and_the_others_train_on(tmp_path: Path) -> None:

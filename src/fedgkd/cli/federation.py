@@ -171,6 +171,23 @@ def serve(kit: KitFolder, allow_algorithm: AllowAlgorithm = None) -> None:
 
 
 @app.command(cls=Command)
+def admit(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="The site to admit again.")], kit: KitFolder
+) -> None:
+    """Admit a site again whose kit was in use twice, at the coordinator, once one of the two has ended."""
+    from fedgkd.federation.kit import COORDINATOR, Kit
+    from fedgkd.federation.names import SUSPENDED
+    from fedgkd.federation.suspended import read_suspended, write_suspended
+
+    file = Kit.open(kit, COORDINATOR).path / SUSPENDED
+    suspended = read_suspended(file)
+    if site not in suspended:
+        raise FederationError(f"{quoted(site)} is not kept out; {', '.join(suspended) or 'no site'} is")
+    write_suspended(file, {name: alarm for name, alarm in suspended.items() if name != site})
+    console.out.print(f"{site} is admitted again; start 'fedgkd federation join' there if it has ended")
+
+
+@app.command(cls=Command)
 def join(
     kit: KitFolder,
     graph: OwnGraph,

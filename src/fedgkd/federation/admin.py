@@ -105,20 +105,28 @@ class Admin:
         """What the coordinator last wrote down, or None if nothing was started yet."""
         text = self._do(lambda session: session.cat_target("server", file=f"{RUN}/{STATUS}"))
         try:
-            return dict(json.loads(text))
-        except ValueError:
+            status = dict(json.loads(text))
+            alarms = self._presence().alarms
+            for row in status["sites"]:
+                _, alarm = alarms.get(row["site"], (0, None))
+                row["remark"] = alarm or row["remark"]
+            return status
+        except (ValueError, LookupError, TypeError):
             return None
 
     def connected(self) -> dict[str, float]:
         """The sites whose connection is open, and when FLARE last heard of each."""
         info = self._do(lambda session: session.get_system_info())
-        text = self._do(lambda session: session.cat_target("server", file=PRESENCE))
-        try:
-            presence = Presence.from_text(text)
-        except ValueError:
-            presence = Presence()
+        presence = self._presence()
         heard = {client.name: float(client.last_connect_time) for client in info.client_info}
         return {site: seen for site, seen in heard.items() if site in presence.connected}
+
+    def _presence(self) -> Presence:
+        text = self._do(lambda session: session.cat_target("server", file=PRESENCE))
+        try:
+            return Presence.from_text(text)
+        except ValueError:
+            return Presence()
 
     def running(self) -> str | None:
         """The job that is running or waiting to, if there is one."""

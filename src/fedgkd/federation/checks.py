@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,11 +18,16 @@ from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.selection import SELECTED
 from fedgkd.federation.wire import Message
 
+if TYPE_CHECKING:
+    from fedgkd.federation.plan import Plan
+
 METRICS = (*(name for name in REPORT if name != "nodes"), *SELECTED)
 """What a site may keep to itself; the numbers of nodes weigh the models of some algorithms."""
 
 
 _MOST_NODES = 1e12
+_FACTS = 2048
+"""Bytes that the facts beside the tensors take at most, terms apart."""
 _REASON = 300
 """Characters of a site's own reason that are repeated."""
 _NAME = 80
@@ -121,6 +126,15 @@ def rehearse(algorithm: Algorithm, select: str = "trained") -> Tensors:
     clients.round = 1
     start = algorithm.model.initial(algorithm.seed, 1)
     return client_round(algorithm, clients, {name: start[name] for name in algorithm.shared}, select)
+
+
+def largest_message(plan: Plan) -> int:
+    """Bytes that a question to a site, or its answer, may have: twice what the rehearsal's have."""
+    algorithm = plan.algorithm()
+    upload = rehearse(algorithm, plan.config.run.select)
+    download = {name: upload[name] for name in algorithm.shared}
+    messages = Message({}, upload), Message({"terms": plan.terms()}, download)
+    return 2 * (max(len(message.to_bytes()) for message in messages) + _FACTS)
 
 
 def without_metrics(upload: Tensors) -> Tensors:

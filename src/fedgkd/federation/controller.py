@@ -100,9 +100,14 @@ class RoundsController(Controller):
             tasks[site] = Task(TASK, data, timeout=max(1, round(seconds)), result_received_cb=take)
             self.send(tasks[site], self._context, targets=[site])
         until = time.monotonic() + seconds
+        known = self._presence.alarms
         while time.monotonic() < until and any(self._is_awaited(site, task) for site, task in tasks.items()):
             if self._is_aborted():
                 raise Interrupted
+            for site, (number, why) in self._presence.alarms.items():
+                if site in tasks and number > known.get(site, (0, ""))[0]:
+                    self.cancel_task(tasks[site])
+                    answers[site] = Refused(why)
             time.sleep(_CHECK / 5)
         for task in tasks.values():
             if task.completion_status is None:

@@ -27,7 +27,7 @@ from fedgkd.experiments.records import Record, figures, relation_matrices, resul
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.serving import serve
 from fedgkd.federation.attendance import Attendance
-from fedgkd.federation.checks import Expected, Refused
+from fedgkd.federation.checks import Expected, Refused, largest_message
 from fedgkd.federation.distances import Distances, distance
 from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
@@ -90,6 +90,7 @@ class Coordinator:
         self.attendance = Attendance(plan.sites)
         self.algorithm = plan.algorithm()
         self.expected = Expected.of(self.algorithm, plan.config.run.select, plan.rules.largest_norm)
+        self.largest = largest_message(plan)
         sites = len(plan.sites)
         start = self.algorithm.model.initial(plan.config.run.seed, 1)
         self.models: Tensors = {
@@ -291,7 +292,7 @@ class Coordinator:
             if site not in answers:
                 continue
             try:
-                message = _message(answers[site])
+                message = _message(answers[site], self.largest)
                 usable[site] = self.expected.check(message, facts)
             except Refused as reason:
                 self._keep_out(site, facts["round"], str(reason))
@@ -450,7 +451,7 @@ class Coordinator:
     def _hear_out(self, site: str, answer: bytes | Refused) -> None:
         """A site has written down its model, and says of which round it is."""
         try:
-            said = _message(answer).facts
+            said = _message(answer, self.largest).facts
         except Refused:
             return
         self.standings[site].choose({**said, "round": self.round})
@@ -531,9 +532,11 @@ def report_problem(folder: Path, problem: str) -> None:
         atomic_write_text(path, json.dumps({**status, "problem": problem}) + "\n", FederationError)
 
 
-def _message(answer: bytes | Refused) -> Message:
+def _message(answer: bytes | Refused, largest: int) -> Message:
     if isinstance(answer, Refused):
         raise answer
+    if len(answer) > largest:
+        raise Refused(f"sent {len(answer):,} bytes, where at most {largest:,} are expected")
     try:
         return Message.from_bytes(answer)
     except ValueError as error:

@@ -16,7 +16,7 @@ from nvflare.apis.signal import Signal
 
 from fedgkd.federation.ask import NoAnswer, ask
 from fedgkd.federation.lifeline import end_with_parent
-from fedgkd.federation.names import LOGGER, MESSAGE, REASON, WORKER
+from fedgkd.federation.names import LARGEST, LOGGER, MESSAGE, REASON, WORKER
 
 log = logging.getLogger(LOGGER)
 
@@ -33,7 +33,12 @@ class SiteExecutor(Executor):
         if not isinstance(question, bytes):
             return make_reply(ReturnCode.BAD_TASK_DATA)
         try:
-            answer = ask(os.environ[WORKER], question, lambda: not abort_signal.triggered)
+            answer = ask(
+                os.environ[WORKER],
+                question,
+                lambda: not abort_signal.triggered,
+                largest=int(os.environ[LARGEST]),
+            )
         except NoAnswer as reason:
             log.warning("no answer to the coordinator: %s", reason)
             reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)

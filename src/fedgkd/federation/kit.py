@@ -20,7 +20,7 @@ from typing import Any
 
 from fedgkd.atomic import atomic_folder, atomic_write_text
 from fedgkd.errors import FederationError
-from fedgkd.federation.names import CONTROLLER, EXECUTOR, GUEST_LIST, LOGGER, PRESENCE
+from fedgkd.federation.names import CONTROLLER, EXECUTOR, GUEST_LIST, LOGGER, PRESENCE, SUSPENDED
 from fedgkd.federation.plan import Plan, read_plan
 
 COORDINATOR, ADMIN, AUTHORITY = "coordinator", "admin", "authority"
@@ -374,7 +374,13 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
             ),
             {"id": "job_store", **files},
             _component("process_launcher", f"{_FLARE}.job_launcher.server_process_launcher.ServerProcessJobLauncher"),
-            _component("guest_list", GUEST_LIST, guests=guests, presence=str(kit.path / PRESENCE)),
+            _component(
+                "guest_list",
+                GUEST_LIST,
+                guests=guests,
+                presence=str(kit.path / PRESENCE),
+                suspended=str(kit.path / SUSPENDED),
+            ),
         ],
     }
 

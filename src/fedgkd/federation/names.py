@@ -25,3 +25,11 @@ PRESENCE = "presence.json"
 
 CANNOT_START = 2
 """Exit code of a training process that was given something unusable; the reason is the last line of its errors."""
+
+SUSPENDED = "suspended.json"
+"""In the coordinator's kit: the sites whose kit was used twice, until the operator admits them again."""
+
+LARGEST = "FEDGKD_LARGEST_MESSAGE"
+"""Environment variable with the bytes of a question or an answer at most."""
+ENVELOPE = 1 << 20
+"""Bytes that FLARE may add to that, and that its own messages may have."""

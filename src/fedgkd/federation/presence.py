@@ -26,6 +26,7 @@ from nvflare.private.admin_defs import MsgHeader, ReturnCode
 
 from fedgkd.atomic import atomic_write_text
 from fedgkd.errors import FederationError
+from fedgkd.federation.gate import Gate
 from fedgkd.federation.names import LOGGER
 
 _LOOK = 0.2
@@ -50,12 +51,14 @@ class Presence:
         connected: The sites with an open connection.
         here: Those of them whose process for the job is connected as well: they can be asked.
         members: Grows whenever a site is taken into the job.
+        alarms: Why a site is kept out for now: which alarm it is, counted from 1, and the sentence.
     """
 
     job: str | None = None
     connected: tuple[str, ...] = ()
     here: tuple[str, ...] = ()
     members: int = 0
+    alarms: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def to_text(self) -> str:
         return json.dumps(vars(self)) + "\n"
@@ -68,8 +71,9 @@ class Presence:
         """
         try:
             values = json.loads(text)
-            return Presence(values["job"], tuple(values["connected"]), tuple(values["here"]), values["members"])
-        except (LookupError, TypeError) as error:
+            alarms = {site: (int(number), str(why)) for site, (number, why) in values["alarms"].items()}
+            return Presence(values["job"], tuple(values["connected"]), tuple(values["here"]), values["members"], alarms)
+        except (LookupError, TypeError, AttributeError) as error:
             raise ValueError("not a list of who is there") from error
 
 
@@ -100,10 +104,12 @@ class Watch:
     Args:
         engine: FLARE's, of the server.
         file: Where it is written down, for the job's process and the admin.
+        gate: Knows whom to keep out.
     """
 
     engine: Any
     file: Path
+    gate: Gate
     _written: Presence | None = None
     _members: int = 0
     _job: str | None = None
@@ -122,7 +128,12 @@ class Watch:
             time.sleep(_LOOK)
 
     def _look(self) -> None:
-        connected = {client.name: client for client in self.engine.get_clients() if self._is_connected(client)}
+        self.gate.look()
+        connected = {
+            client.name: client
+            for client in self.engine.get_clients()
+            if self._is_connected(client) and not self.gate.is_shut(client.name)
+        }
         job_id = self._running()
         if job_id != self._job:
             self._job, self._attempts = job_id, {}
@@ -131,7 +142,8 @@ class Watch:
         if job is not None:
             for name, client in connected.items():
                 self._attend(job, client, name in here)
-        found = Presence(job_id, tuple(sorted(connected)), tuple(sorted(here)), self._members)
+        alarms = dict(self.gate.alarms)
+        found = Presence(job_id, tuple(sorted(connected)), tuple(sorted(here)), self._members, alarms)
         if found != self._written:
             atomic_write_text(self.file, found.to_text(), FederationError)
             self._written = found

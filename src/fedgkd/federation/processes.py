@@ -23,9 +23,10 @@ from fedgkd.errors import FederationError
 from fedgkd.experiments.locks import locked
 from fedgkd.federation.imports import environment
 from fedgkd.federation.kit import COORDINATOR, Kit, settle
-from fedgkd.federation.names import ALLOWED, CANNOT_START, WORKER
+from fedgkd.federation.names import ALLOWED, CANNOT_START, ENVELOPE, LARGEST, SUSPENDED, WORKER
 from fedgkd.federation.network import check_coordinator, check_port_free
-from fedgkd.federation.wire import FAILED, answered_file, receive, send
+from fedgkd.federation.suspended import read_suspended
+from fedgkd.federation.wire import FAILED, answered_file, largest_file, receive, send
 
 TRAINER = "fedgkd.federation.worker"
 """The module that trains, in a process of its own."""
@@ -36,6 +37,7 @@ _PATIENCE = 5.0
 """Seconds that a process has to end by itself."""
 _SHORT = 3.0
 """A training process that lives shorter than that is not started again at once."""
+_FLARES_LARGEST = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
 _TRIES = 3
 _FAREWELL = 60.0
 """Seconds that a site which cannot train waits for a question, so that it can say why."""
@@ -63,14 +65,18 @@ class Training:
 
 def serve(kit: Kit) -> None:
     """The coordinator, in the foreground until it is told to stop."""
+    from fedgkd.federation.checks import largest_message
+
     kit.check_certificate()
     kit.plan.check_coordinator()  # what is wrong with the plan is said here, not in a job that nobody sees
+    limits = _limits(largest_message(kit.plan))
+    read_suspended(kit.path / SUSPENDED)  # damaged, it would let nobody in
     check_port_free(kit.plan.rules.port)
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
         settle(kit)
         command = _flare("server", kit, f"org={COORDINATOR}")
         allowed = {ALLOWED: kit.plan.allowed} if kit.plan.allowed else {}
-        flare = stack.enter_context(_process(command, _PATIENCE_WITH_SITES | allowed, kit.path))
+        flare = stack.enter_context(_process(command, {**_PATIENCE_WITH_SITES, **allowed, **limits}, kit.path))
         while flare.poll() is None:
             time.sleep(_WATCH)
         raise FederationError(f"the coordinator ended by itself (code {flare.returncode}); see {kit.path / 'log.txt'}")
@@ -79,8 +85,6 @@ def serve(kit: Kit) -> None:
 def join(kit: Kit, training: Training) -> None:
     """A site, in the foreground until it is told to stop: the training process, and FLARE's client once that is up."""
     kit.check_certificate()
-    kit.plan.algorithm()
-    check_coordinator(kit)
     name = kit.name
     with locked(kit.path, wait=False), _told_to_stop(), ExitStack() as stack:
         settle(kit)
@@ -94,7 +98,9 @@ def join(kit: Kit, training: Training) -> None:
             while not address.exists():
                 trainer.look()
                 time.sleep(_WATCH)
-            connection = stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
+            # After all that can be wrong here: what is wrong with the plan or the graph is told without a coordinator.
+            check_coordinator(kit)
+            connection = stack.enter_context(_process(command, _at_site(address), kit.path))
             while connection.poll() is None:
                 trainer.look()
                 tidy(kit.path)
@@ -103,7 +109,7 @@ def join(kit: Kit, training: Training) -> None:
             if connection is None and reason.is_told_at_once:
                 raise
             print(f"{reason}; the coordinator is told", flush=True)
-            connection = connection or stack.enter_context(_process(command, {WORKER: str(address)}, kit.path))
+            connection = connection or stack.enter_context(_process(command, _at_site(address), kit.path))
             _tell(str(reason), address, connection)
             raise
         raise FederationError(
@@ -132,6 +138,20 @@ def _tell(reason: str, address: Path, connection: subprocess.Popen[bytes]) -> No
                     send(asking, FAILED + reason.encode())
                     questions += 1
         time.sleep(_SHORT)  # until the last answer is on the other side
+
+
+def _limits(largest: int) -> dict[str, str]:
+    """For the environment of FLARE's processes: what they must not take into memory."""
+    return {LARGEST: str(largest), _FLARES_LARGEST: str(largest + ENVELOPE)}
+
+
+def _at_site(address: Path) -> dict[str, str]:
+    """The same at a site, where the training process has worked it out, unless there is none."""
+    try:
+        largest = int(largest_file(address).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        largest = ENVELOPE
+    return {WORKER: str(address), **_limits(largest)}
 
 
 def tidy(folder: Path) -> None:

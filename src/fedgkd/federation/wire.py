@@ -20,7 +20,11 @@ _LENGTH = 8
 OK, FAILED = b"\x01", b"\x00"
 """First byte of what a training process answers: a message follows, or a sentence about what went wrong."""
 _LARGEST = 1 << 34
-"""Bytes of a message at most: far beyond any model, and little enough that a wrong length is noticed."""
+"""Bytes of a message at most where nothing is known of it: a wrong length is noticed."""
+
+
+class TooLarge(Exception):
+    """What the other side announces is not taken into memory."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ def answered_file(address: Path) -> Path:
     return address.with_name("answered")
 
 
+def largest_file(address: Path) -> Path:
+    """Where it says, before there is a socket, how many bytes a question or an answer may have."""
+    return address.with_name("largest")
+
+
 def send(connection: socket.socket, data: bytes) -> None:
     """A length and the bytes, over a local socket."""
     connection.sendall(len(data).to_bytes(_LENGTH, "little"))
@@ -68,15 +77,16 @@ def send(connection: socket.socket, data: bytes) -> None:
         connection.sendall(data)
 
 
-def receive(connection: socket.socket) -> bytes:
+def receive(connection: socket.socket, largest: int = _LARGEST) -> bytes:
     """The counterpart of :func:`send`.
 
     Raises:
         ConnectionError: If the other side went away.
+        TooLarge: If it wants to send more than ``largest`` bytes.
     """
     length = int.from_bytes(_exactly(connection, _LENGTH), "little")
-    if length > _LARGEST:
-        raise ConnectionError(f"a message of {length} bytes is announced")
+    if length > largest:
+        raise TooLarge(f"{length:,} bytes, where at most {largest:,} are expected")
     return _exactly(connection, length)
 
 

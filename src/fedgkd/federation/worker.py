@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fedgkd.errors import FedGKDError
 from fedgkd.federation.names import CANNOT_START
-from fedgkd.federation.wire import FAILED, OK, answered_file, receive, send
+from fedgkd.federation.wire import FAILED, OK, answered_file, largest_file, receive, send
 
 if TYPE_CHECKING:
     from fedgkd.federation.site import Site
@@ -63,7 +63,10 @@ def serve(site: Site, address: Path) -> None:
     Raises:
         FedGKDError: That reason.
     """
+    from fedgkd.federation.checks import largest_message
+
     failures = 0
+    largest_file(address).write_text(str(largest_message(site.plan)), encoding="utf-8")
     with socket.socket(socket.AF_UNIX) as listener:
         address.unlink(missing_ok=True)
         listener.bind(str(address))
