@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgkd.atomic import atomic_folder, atomic_write, atomic_write_text
+from fedgkd.atomic import atomic_folder, atomic_write, atomic_write_text, remove_leftovers
 from fedgkd.errors import DataError, RunError
 
 
@@ -61,3 +61,20 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         pass
     with pytest.raises(DataError, match="cannot write"):
         atomic_write_text(tmp_path / "file" / "a.txt", "", DataError)
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    (tmp_path / ".a.txt.abcdefgh.part").write_text("half")
+    (tmp_path / ".out.abcdefgh.part").mkdir()
+    (tmp_path / ".out.abcdefgh.part" / "b.txt").write_text("half")
+    others = {".hidden", ".a.txt.swp", "a.txt.abcdefgh.part", ".a.txt.abcdefgh.part.txt"}
+    for name in others:
+        (tmp_path / name).write_text("somebody's")
+    with atomic_write(tmp_path / "b.txt", DataError) as ours:
+        ours.write_text("b")
+        assert {entry.name for entry in tmp_path.iterdir()} == others | {ours.name}
+        remove_leftovers(tmp_path)
+    with atomic_folder(tmp_path / "out", DataError) as folder:
+        remove_leftovers(tmp_path)
+        assert folder.is_dir()
+    assert {entry.name for entry in tmp_path.iterdir()} == others | {"b.txt", "out"}

@@ -1,7 +1,7 @@
 """Files appear whole or not at all, and what has appeared survives a power cut.
 
 Until it is whole, a file or folder lies beside its place as ``.<name>.<random>.part``, locked by the process that
-writes it. A killed process leaves such a part behind; who next writes to the same place removes it.
+writes it. A killed process leaves such a part behind; the process that next writes to the folder removes it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from fedgkd.errors import FedGKDError
@@ -23,7 +24,7 @@ except ImportError:  # Windows has no such locks: there, parts that were left be
     fcntl = None  # type: ignore[assignment]
 
 _PART = ".part"
-_LEFTOVER = re.compile(rf"\.(?P<name>.+)\.[a-z0-9_]{{8}}{re.escape(_PART)}")
+_LEFTOVER = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(_PART)}")
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def atomic_write(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
     """
     with _refusals(path, error), ExitStack() as in_the_end:
         make_folder(path.parent)
-        remove_leftovers(path.parent, path.name)
+        _remove_leftovers_once(path.parent.absolute())
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
         in_the_end.callback(os.close, handle)
         in_the_end.callback(Path(name).unlink, missing_ok=True)
@@ -61,7 +62,7 @@ def atomic_folder(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
     """
     with _refusals(path, error), ExitStack() as in_the_end:
         make_folder(path.parent)
-        remove_leftovers(path.parent, path.name)
+        _remove_leftovers_once(path.parent.absolute())
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART))
         in_the_end.callback(shutil.rmtree, temporary, ignore_errors=True)
         if fcntl is not None:
@@ -86,15 +87,20 @@ def is_leftover(name: str) -> bool:
     return _LEFTOVER.fullmatch(name) is not None
 
 
-def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left in a folder, all of it or what was to be ``name``."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder."""
     for entry in folder.iterdir() if folder.is_dir() else ():
-        found = _LEFTOVER.fullmatch(entry.name)
-        if found and name in (None, found["name"]) and not _in_use(entry):
+        if is_leftover(entry.name) and not _in_use(entry):
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink(missing_ok=True)
+
+
+@cache
+def _remove_leftovers_once(folder: Path) -> None:
+    """Not before every file of a thousand: what others leave there from now on is for later processes."""
+    remove_leftovers(folder)
 
 
 def make_folder(path: Path) -> None:
