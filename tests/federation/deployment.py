@@ -29,6 +29,8 @@ processes.TRAINER = "tests.federation.faulty"
 main()
 """
 ROOT = Path(__file__).parents[2]
+PATIENCE = 180.0
+"""Seconds after which nothing more is to be hoped for, on a machine that has other work."""
 
 
 def free_port() -> int:
@@ -37,7 +39,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_until(what: str, condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """The first true value of ``condition``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -83,7 +85,7 @@ class Deployment:
         """In the background; see :meth:`finish`."""
         self.launch("admin", *FEDGKD, "start", "--kit", str(self.kits / "admin"), *options)
 
-    def finish(self, seconds: float = 90.0, code: int = 0) -> None:
+    def finish(self, seconds: float = PATIENCE, code: int = 0) -> None:
         """Wait for the training to be over."""
         assert self.running["admin"].wait(seconds) == code, self.said("admin")
 
@@ -95,7 +97,7 @@ class Deployment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE,
             cwd=cwd,
             env=os.environ | environment,
         )
@@ -152,13 +154,13 @@ class Deployment:
     def result(self, site: str) -> Mapping[str, Any]:
         return json.loads((self.kits / site / "run" / "result.json").read_text())
 
-    def wait_for(self, party: str, sentence: str, seconds: float = 60.0) -> None:
+    def wait_for(self, party: str, sentence: str, seconds: float = PATIENCE) -> None:
         wait_until(f"{party} says '{sentence}'", lambda: sentence in self.said(party), seconds)
 
-    def wait_for_round(self, round_: int, seconds: float = 60.0) -> None:
+    def wait_for_round(self, round_: int, seconds: float = PATIENCE) -> None:
         wait_until(f"round {round_}", lambda: self.status()["round"] >= round_, seconds)
 
-    def wait_until_present(self, *sites: str, seconds: float = 60.0) -> None:
+    def wait_until_present(self, *sites: str, seconds: float = PATIENCE) -> None:
         """Until a round that is still to come has the answer of each."""
         before = len(self.records())
         for site in sites:
@@ -194,7 +196,7 @@ class Deployment:
             process.send_signal(signal.SIGTERM)
         for process in self.running.values():
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
