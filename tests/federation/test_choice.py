@@ -195,3 +195,22 @@ def test_a_standing_is_what_the_site_says_of_its_choice() -> None:
     assert standing == Standing(rounds=3, last=3, scored_round=1, val=0.5, test=0.4), "nonsense is not taken in"
     standing.choose({"round": 4, "scored_round": 4})
     assert (standing.scored_round, standing.val, standing.test) == (4, None, None), "an upload that came too late"
+
+
+def test_a_run_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    """Its checkpoint knows nothing of the sites' standings."""
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rounds=3, rules={"segment": 2})
+    sites = make_sites(plan, federation, tmp_path)
+    first = make_coordinator(plan, tmp_path)
+    first.run_segment(Memory(sites))
+    stored = first.directory.state.newest_first([])[0]
+    newer = ("standings", "compared", "remarks", "distances")
+    older = {name: value for name, value in stored.facts.items() if name not in newer}
+    for path in (tmp_path / "run" / "checkpoint").glob("*.json"):
+        path.unlink()
+    first.directory.state.write(stored.serial, stored.tensors, older)
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    rows = json.loads((tmp_path / "run" / "result.json").read_text())["sites"]
+    assert [(row["rounds"], row["last"]) for row in rows] == [(1, 3), (1, 3)], "it counts from there on"
+    assert all(row["scored_round"] > 0 for row in rows), "which the site says"

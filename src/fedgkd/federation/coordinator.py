@@ -387,8 +387,8 @@ class Coordinator:
         if self.directory.result_file.exists():
             result = self.directory.read_result()
             self.run, self.round, self.best.round = result["run"], result["rounds"], result["best_round"]
-            self._know({row["site"]: row for row in result["sites"]})
-            self.remarks = {row["site"]: row["left_out"] or "" for row in result["sites"]}
+            self._know({row["site"]: row for row in result.get("sites", [])})
+            self.remarks = {row["site"]: row["left_out"] or "" for row in result.get("sites", [])}
             return
         problems: list[str] = []
         stored = next(iter(self.directory.state.newest_first(problems)), None)
@@ -405,17 +405,18 @@ class Coordinator:
             self.run, self.round = facts["run"], stored.serial
             self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
             self.scores = Scoreboard.from_plain(facts["scores"])
-            self.totals, self.bytes, self.compared = facts["totals"], facts["bytes"], facts["compared"]
-            self.distances = Distances(facts["distances"])
-            self.remarks = facts["remarks"]
-            self._know(facts["standings"])
+            self.totals, self.bytes, self.compared = facts["totals"], facts["bytes"], facts.get("compared", [])
+            self.distances = Distances(facts.get("distances", {}))
+            self.remarks = facts.get("remarks", {})
+            self._know(facts.get("standings", {}))
             self.models, self.memory = part(stored.tensors, "server."), part(stored.tensors, "memory.")
         records = None if stored is None else stored.facts.get("records")
         self.directory.rewind(self.round, len(self.plan.sites), records)
 
     def _know(self, standings: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take up what was stored; runs of older versions stored nothing of it."""
         names = [entry.name for entry in fields(Standing)]
-        self.standings = {site: Standing(**{name: known[name] for name in names}) for site, known in standings.items()}
+        self.standings |= {site: Standing(**{name: known[name] for name in names}) for site, known in standings.items()}
 
     def _config(self) -> Config:
         """For the record: the federation takes the place of dataset and partition."""
