@@ -147,13 +147,24 @@ def test_a_damaged_result_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError) as caught:
         directory.read_result()
     assert str(caught.value).startswith(f"{directory.result_file} is damaged (")
-    assert str(caught.value).endswith(
-        f"put back a copy of it, or repeat the run in another folder; its settings are in {directory.config_file}"
-    )
+    assert str(caught.value).endswith("put back a copy of it, or repeat the run in another folder")
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(RunError, match="or move it elsewhere: then the run goes on from its checkpoint"):
         directory.tidy()
     assert (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "relations.bin"])
+def test_records_that_somebody_changed_end_no_run(tmp_path: Path, name: str) -> None:
+    directory = written(tmp_path, rounds=2)
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[:-2] + b"?" + data[-1:])
+    with pytest.raises(RunError, match=f"{name} is damaged: it is not as it was written; put back a copy of it"):
+        directory.finish({}, num_clients=2)
+    assert not directory.is_finished
+    (tmp_path / name).write_bytes(data)
+    directory.finish({}, num_clients=2)
+    assert directory.is_finished
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:

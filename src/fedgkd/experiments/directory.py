@@ -226,6 +226,7 @@ class RunDirectory:
         What was only needed to go on is removed; it takes several times the room of the models.
         """
         self._check_ours()
+        self._metrics.read()  # nobody else may have touched it
         for client, model in (models or {}).items():
             model.save(self.model_file(client))
         log = np.frombuffer(self._relations.read(), np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
@@ -239,10 +240,9 @@ class RunDirectory:
     def _write_sums(self, of_result: str) -> None:
         """For all that is there, and the result that is to come."""
         models = sorted(self._models.glob("*.safetensors")) if self._models.exists() else []
-        files = [self.config_file, self._clients_file, self.relations_file, *models]
+        files = [self.config_file, self._clients_file, self.metrics_file, self.relations_file, *models]
         sums = {file.relative_to(self.path).as_posix(): digest_of(file) for file in files if file.exists()}
-        of_metrics = self._metrics.mark()["sha256"]  # as it was written, whatever the disk has made of it since
-        write_sums(self.path, sums | {self.metrics_file.name: of_metrics, self.result_file.name: of_result})
+        write_sums(self.path, sums | {self.result_file.name: of_result})
 
     def _drop_what_it_took_to_go_on(self) -> None:
         self._relations.path.unlink(missing_ok=True)
@@ -280,7 +280,7 @@ class RunDirectory:
         """What there is to do about a result that is lost; nothing needs to be deleted."""
         if self._checkpoint.exists():
             return "put back a copy of it, or move it elsewhere: then the run goes on from its checkpoint"
-        return f"put back a copy of it, or repeat the run in another folder; its settings are in {self.config_file}"
+        return "put back a copy of it, or repeat the run in another folder"
 
 
 class _Log:
