@@ -84,3 +84,19 @@ def test_size_of_ogbn_arxiv_in_seconds() -> None:
 def test_bad_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         synthetic_graph(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"num_nodes": 10**12}, "GB of memory, but"),
+        ({"num_features": 10**12}, "GB of memory, but"),
+        ({"average_degree": 1900.0}, "cannot place 1520000 edges inside the classes"),
+        ({"average_degree": 1900.0, "homophily": 0.0}, "cannot place 1900000 edges between the classes"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_is_tried(options: dict[str, float], sentence: str) -> None:
+    began = time.process_time()
+    with pytest.raises(SettingError, match=sentence):
+        synthetic_graph(**options)
+    assert time.process_time() - began < 1

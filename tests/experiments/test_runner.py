@@ -18,6 +18,7 @@ from fedgkd.collaboration import spearman
 from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.data.unlike import with_concepts
+from fedgkd.errors import SettingError
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.model_file import PersonalModel
@@ -645,3 +646,16 @@ def test_whatever_a_checkpoint_counts_is_on_the_disk_before_it(tmp_path: Path, m
     make(planted_federation(2), tmp_path, rounds=4, checkpoint_share=1.0).execute()
     assert len(counted) == 4
     assert all(folder in synced for folder in (tmp_path, tmp_path / "models", tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"layers": 10**8}, "layers must be at most 1,000, not 100,000,000"),
+        ({"hidden": 10**9}, r"hidden = 1,000,000,000 and layers = 2 for 4 clients take about [\d,]+ GB of memory"),
+    ],
+)
+def test_models_that_no_machine_can_hold(settings: dict[str, int], sentence: str) -> None:
+    config = make_config(("test", {"algorithm": "local", **settings}))
+    with pytest.raises(SettingError, match=sentence):
+        Run(config, planted_federation(), None)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fedgkd.experiments.grid import Cell, Given, Place, State
     from fedgkd.experiments.workers import News
 
+_MOST_SEEDS = 10_000
+
 OneDataset = Annotated[
     str | None,
     typer.Option(help="A dataset (cora by default), or the path of a graph.", autocompletion=complete_dataset),
@@ -45,7 +47,9 @@ Concepts = Annotated[
 TrainPerClient = Annotated[
     int | None, typer.Option(metavar="K", help="Training nodes that a client keeps at most; all by default.")
 ]
-Seeds = Annotated[int, typer.Option(metavar="K", min=1, help="Every run is made with K seeds, from 0 on.")]
+Seeds = Annotated[
+    int, typer.Option(metavar="K", min=1, max=_MOST_SEEDS, help="Every run is made with K seeds, from 0 on.")
+]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds at most; 100 by default.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Label column of own nodes.csv files: its name or number.")]
 Assignments = Annotated[

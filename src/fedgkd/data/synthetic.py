@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedgkd.data.graph import Graph, distinct, undirected
 from fedgkd.errors import SettingError, quoted, shortened
+from fedgkd.memory import available_memory
 from fedgkd.parsing import parse_number, parse_whole
 from fedgkd.settings import assignments
 
@@ -54,6 +55,7 @@ def synthetic_graph(
     _check_at_least(0, seed=seed, feature_signal=feature_signal)
     _check_between(0, 1, homophily=homophily, label_skew=label_skew, locality=locality)
     _check_between(0, num_nodes - 1, average_degree=average_degree)
+    _check_room(num_nodes, num_classes, num_features, average_degree)
     rng = np.random.default_rng(seed)
     community = rng.permutation(num_nodes) % num_communities
     leading = community % num_classes
@@ -62,6 +64,7 @@ def synthetic_graph(
     sampler = _EdgeSampler(community, y, locality, rng)
     num_edges = round(num_nodes * average_degree / 2)
     within = round(num_edges * homophily)
+    _check_pairs(np.bincount(y), within, num_edges - within)
     pairs = np.concatenate([sampler.draw(within, same_class=True), sampler.draw(num_edges - within, same_class=False)])
     edge_index = undirected(np.stack(np.divmod(pairs, num_nodes)), num_nodes)
 
@@ -92,7 +95,7 @@ class _EdgeSampler:
             new = np.setdiff1d(self._candidates(wanted + wanted // 8 + 8, same_class), pairs, assume_unique=True)
             pairs = np.concatenate([pairs, self._rng.permutation(new)[:wanted]])
         kind = "inside" if same_class else "between"
-        raise SettingError(f"cannot place {count} edges {kind} the classes; lower average_degree or change homophily")
+        raise _cannot_place(count, kind)
 
     def _candidates(self, count: int, same_class: bool) -> Indices:
         u = self._rng.integers(self._num_nodes, size=count)
@@ -133,6 +136,31 @@ def _ranges(groups: Indices) -> tuple[Indices, Indices]:
     sizes = np.bincount(groups)
     starts = np.cumsum(sizes) - sizes
     return starts[groups], sizes[groups]
+
+
+def _check_room(num_nodes: int, num_classes: int, num_features: int, average_degree: float) -> None:
+    needed = 8 * num_features * (num_nodes + num_classes) + 64 * num_nodes * (1 + average_degree)
+    if needed > available_memory():
+        raise SettingError(
+            f"a graph of {num_nodes:,} nodes with {num_features:,} features and {average_degree:g} neighbours "
+            f"takes about {needed / 1e9:,.0f} GB of memory, but {available_memory() / 1e9:.1f} GB are free; make it smaller"
+        )
+
+
+def _check_pairs(class_sizes: Indices, within: int, between: int) -> None:
+    """Raise if there are fewer pairs of nodes than edges wanted."""
+    nodes = int(class_sizes.sum())
+    inside = sum(size * (size - 1) // 2 for size in class_sizes.tolist())
+    for kind, count, pairs in (
+        ("inside", within, inside),
+        ("between", between, nodes * (nodes - 1) // 2 - inside),
+    ):
+        if count > pairs:
+            raise _cannot_place(count, kind)
+
+
+def _cannot_place(count: int, kind: str) -> SettingError:
+    return SettingError(f"cannot place {count} edges {kind} the classes; lower average_degree or change homophily")
 
 
 def _check_at_least(least: float, **settings: float) -> None:

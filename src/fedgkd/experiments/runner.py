@@ -17,13 +17,13 @@ from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.engines import InProcessEngine
 from fedgkd.engines.in_process import bytes_per_client, take
-from fedgkd.errors import RunError
+from fedgkd.errors import RunError, SettingError
 from fedgkd.experiments.checkpoint import Stored
 from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.config import Config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.federations import fingerprint
-from fedgkd.experiments.hardware import count_cores, find_device
+from fedgkd.experiments.hardware import count_cores, find_device, memory
 from fedgkd.experiments.model_file import PersonalModel
 from fedgkd.experiments.plain import plain
 from fedgkd.experiments.records import (
@@ -43,6 +43,9 @@ from fedgkd.training.evaluation import VAL
 from fedgkd.training.local import MODEL
 
 _FLOAT = 4
+# Values, gradients, moments, and what is kept and sent.
+_PARAMETER_BYTES = 58
+_MOST_LAYERS = 1000
 # A training step holds about as many activations of each node at a time.
 _ACTIVATIONS = 6
 _DONORS = 4
@@ -57,6 +60,20 @@ class Events:
 
     on_round: Callable[[Record], None] = lambda record: None
     on_warning: Callable[[str], None] = lambda sentence: None
+
+
+def _check_room(config: Config, federation: Federation) -> None:
+    """Raise if the clients' parameters alone are more than this machine can hold; building them would take for ever."""
+    run = config.run
+    if run.layers > _MOST_LAYERS:
+        raise SettingError(f"layers must be at most {_MOST_LAYERS:,}, not {run.layers:,}")
+    units = federation.num_features + max(0, run.layers - 2) * run.hidden + federation.num_classes
+    needed = _PARAMETER_BYTES * federation.num_clients * units * run.hidden
+    if needed > memory():
+        raise SettingError(
+            f"hidden = {run.hidden:,} and layers = {run.layers} for {federation.num_clients} clients take about "
+            f"{needed / 1e9:,.0f} GB of memory, but there are {memory() / 1e9:.1f} GB; make them smaller"
+        )
 
 
 class Run:
@@ -81,6 +98,7 @@ class Run:
         self.device = find_device(settings.device)
         threads = settings.threads or count_cores()
         torch.set_num_threads(threads)
+        _check_room(config, federation)
         network = config.network(federation.num_features, federation.num_classes)
         self.algorithm = config.algorithm(config.method, network, clients, settings.seed)
         graphs = self.algorithm.pool(federation) if isinstance(self.algorithm, Oracle) else federation.graphs

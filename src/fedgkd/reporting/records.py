@@ -363,9 +363,12 @@ _ROUNDING = 1e-3
 
 
 def _describes_clients(facts: Mapping[str, Any], names: Sequence[str]) -> bool:
-    nodes, labels, classes = facts.get("nodes"), facts.get("labels"), facts.get("class_names")
-    right = listed(whole())(nodes) and listed(listed(whole()))(labels) and optional(listed(text))(classes)
-    if not right or facts.get("names") != list(names) or not len(nodes or ()) == len(labels or ()) == len(names):
+    if facts.get("names") != list(names) or "class_names" not in facts:
+        return False
+    nodes, labels, classes = facts.get("nodes"), facts.get("labels"), facts["class_names"]
+    if not (listed(whole())(nodes) and listed(listed(whole()))(labels) and optional(listed(text))(classes)):
+        return False
+    if not len(nodes or ()) == len(labels or ()) == len(names):
         return False
     rows = list(zip(labels or (), nodes or (), strict=True))
     width = len(classes or rows[0][0])
