@@ -142,8 +142,8 @@ def _check_room(num_nodes: int, num_classes: int, num_features: int, average_deg
     needed = 8 * num_features * (num_nodes + num_classes) + 64 * num_nodes * (1 + average_degree)
     if needed > available_memory():
         raise SettingError(
-            f"a graph of {num_nodes:,} nodes with {num_features:,} features and {average_degree:g} neighbours "
-            f"takes about {needed / 1e9:,.0f} GB of memory, but {available_memory() / 1e9:.1f} GB are free; make it smaller"
+            f"a graph of {num_nodes:,} nodes with {num_features:,} features and {average_degree:g} neighbours takes "
+            f"about {needed / 1e9:,.0f} GB of memory, but {available_memory() / 1e9:.1f} GB are free; make it smaller"
         )
 
 
