@@ -143,10 +143,20 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 def results(module: str) -> dict[str, str]:
-    """What became of every mutant; those that have not been tried are left out."""
-    file = _results_file(module)
-    codes = json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"] if file.exists() else {}
+    """What became of every mutant that was tried."""
+    codes = _exit_codes(module)
     return {name: _STATUS.get(code, f"exit code {code}") for name, code in codes.items() if code is not None}
+
+
+def is_whole(module: str) -> bool:
+    """Whether all mutants were tried."""
+    codes = _exit_codes(module)
+    return bool(codes) and None not in codes.values()
+
+
+def _exit_codes(module: str) -> dict[str, int | None]:
+    file = _results_file(module)
+    return json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"] if file.exists() else {}
 
 
 def _results_file(module: str) -> Path:
@@ -197,9 +207,12 @@ def table(tried: Sequence[str]) -> str:
 
 
 def page(tried: Sequence[str]) -> str:
-    """The table, and every survivor with the reason why it may live."""
-    parts = [table(tried)]
-    for module in tried:
+    """The table, what is not known yet, and every survivor with the reason why it may live."""
+    whole, rest = [m for m in tried if is_whole(m)], [m for m in tried if not is_whole(m)]
+    parts = [table(whole)]
+    if rest:
+        parts.append(f"Not run yet, or not to the end: {', '.join(rest)}.")
+    for module in whole:
         found = list(survivors(module))
         if found:
             parts.append(f"### {module}")

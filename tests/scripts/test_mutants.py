@@ -85,3 +85,4 @@ def test_the_table_counts_by_module_and_in_all(tmp_path: Path, monkeypatch: pyte
         "| data.partition | 3 | 2 | 1 | 1 | 66.7 |",
         "| **all** | 7 | 5 | 1 | 2 | 71.4 |",
     ]
+    assert [mutants.is_whole(module) for module in (*codes, "experiments.scores")] == [False, True, False]
