@@ -117,8 +117,6 @@ def prepare(module: str) -> Path:
     for name in ("src", "tests"):
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(ROOT / name, target_is_directory=True)
-    # Which test calls which function is found out anew; it is a small part of the whole.
-    (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     file = _results_file(module)
     if file.exists():
         stored = json.loads(file.read_text(encoding="utf-8"))
