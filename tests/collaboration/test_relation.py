@@ -122,3 +122,12 @@ def test_rounding_takes_nobody_beyond_one(relation) -> None:  # type: ignore[no-
         found = relation(pair)
         assert -1.0 <= found.min() <= -0.99999
         assert 0.99999 <= found[0, 1] <= 1.0
+
+
+def test_weighted_cosine_is_of_no_scale_and_in_float64() -> None:
+    prototypes = torch.tensor([[[1.0, 0.0]], [[1.0, 1.0]]])
+    counts = torch.tensor([[3.0], [2.0]])
+    for scale in (1e-4, 1.0, 1e4):
+        relation = weighted_cosine(scale * prototypes, counts)
+        assert relation.dtype == torch.float64
+        assert float(relation[0, 1]) == pytest.approx(0.5**0.5, abs=1e-12)
