@@ -12,6 +12,7 @@ input was refused) and ``HEAVY`` (more than 2 GB or 10 seconds).
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import io
 import multiprocessing
 import os
@@ -41,6 +42,9 @@ BYTES = 2 * 2**30
 BATCH = 100
 LONGEST_MESSAGE = 600
 GOOD = ("ok", "refused")
+
+_PRELOADED = ("fedgkd.cli.verbs", "fedgkd.data.own", "fedgkd.experiments.model_file", "fedgkd.experiments.runner")
+"""What commands import when they run, once for all workers."""
 
 Mutator = Callable[[random.Random, Any], Any]
 """Takes the content of an input and returns it changed, in place or not; None means: changed in place."""
@@ -247,6 +251,8 @@ def _peak() -> int:
 
 def run(targets: Sequence[Target], cases: Sequence[Case], seed: int, jobs: int = 1) -> Iterator[Outcome]:
     """Judge the cases, in worker processes, in whatever order they finish."""
+    for module in _PRELOADED:
+        importlib.import_module(module)
     by_name = {target.name: target for target in targets}
     todo = deque([list(cases[i : i + BATCH]) for i in range(0, len(cases), BATCH)])
     workers: dict[Connection, _Worker] = {}
