@@ -19,6 +19,7 @@ from fedgkd.data.federation import Federation
 from fedgkd.data.statistics import label_divergence
 from fedgkd.data.unlike import with_concepts
 from fedgkd.errors import SettingError
+from fedgkd.experiments.checkpoint import _digest
 from fedgkd.experiments.config import make_config
 from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.model_file import PersonalModel
@@ -440,6 +441,24 @@ def test_a_changed_config_is_refused_by_name(tmp_path: Path, line: str, name: st
         resume(RunDirectory(tmp_path), federation)
     assert str(caught.value) == (f"config.toml has changed since the checkpoint ({name}); start a new run instead")
     assert len(records(tmp_path)) == 4  # nothing lost
+
+
+@pytest.mark.parametrize("field", ["data", "config", "best", "totals", "scores", "records"])
+@pytest.mark.parametrize("value", [None, [], "text", {"a": 1}])
+def test_a_checkpoint_of_another_version_is_said_in_a_sentence(field: str, value: object, tmp_path: Path) -> None:
+    federation = planted_federation(2, nodes=20)
+    stopped_run(tmp_path, federation)
+    for path in (tmp_path / "checkpoint").glob("state-*.json"):
+        said = json.loads(path.read_text())
+        said.pop("sha256")
+        said["facts"][field] = value
+        digest = _digest(said, [path.with_suffix(".safetensors").read_bytes()])
+        path.write_text(json.dumps(said | {"sha256": digest}))
+    if (field, value) == ("records", None):  # as versions wrote it that had no digests
+        resume(RunDirectory(tmp_path), federation)
+        return
+    with pytest.raises(RunError, match=r"not one of this version|has changed|are not those|is damaged"):
+        resume(RunDirectory(tmp_path), federation)
 
 
 @pytest.mark.parametrize("what", ["x", "edge_index", "y", "split"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.arrays import Npz, NpzRun
+from tests.fuzz.checkpoints import Checkpoint
 from tests.fuzz.core import Target
 from tests.fuzz.federations import KitFolder, PlanFile
 from tests.fuzz.folders import Folder, Manifest
@@ -24,6 +25,7 @@ _ALL = (
     Planetoid(),
     Linqs(),
     Ogb(),
+    Checkpoint(),
     PlanFile(),
     KitFolder(),
     Toml(),

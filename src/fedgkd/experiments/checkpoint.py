@@ -23,6 +23,7 @@ import torch
 from fedgkd.atomic import atomic_write_text, sync_folder
 from fedgkd.clients import Tensors
 from fedgkd.errors import RunError, quoted
+from fedgkd.parsing import parse_json
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 
@@ -113,13 +114,15 @@ class Slots:
         if not self._description(slot).exists():
             return None
         try:
-            description = json.loads(self._description(slot).read_text(encoding="utf-8"))
+            description = parse_json(self._description(slot).read_bytes())
             expected = {name: description.pop(name) for name in ("sha256", "checksum") if name in description}
             # Not mapped into memory: the file will be overwritten while the tensors are in use.
             data = self._tensors(slot).read_bytes()
             if "sha256" in expected and _digest(description, [data]) != expected["sha256"]:
                 raise ValueError
             tensors = load(data)
+            if type(description["serial"]) is not int or not isinstance(description["facts"], dict):
+                raise ValueError
             if "sha256" in expected or _sum_of_older_versions(tensors, description) == expected["checksum"]:
                 return Stored(description["serial"], tensors, description["facts"], slot)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):

@@ -25,7 +25,7 @@ from fedgkd.experiments.directory import RunDirectory
 from fedgkd.experiments.federations import fingerprint
 from fedgkd.experiments.hardware import count_cores, find_device, memory
 from fedgkd.experiments.model_file import PersonalModel
-from fedgkd.experiments.plain import plain
+from fedgkd.experiments.plain import alike, plain
 from fedgkd.experiments.records import (
     Record,
     clients_record,
@@ -337,12 +337,19 @@ class Run:
             )
         if facts["data"] != self._fingerprint:
             raise RunError("the clients' graphs are not those of the checkpoint; a run resumes only on the same data")
+        fresh = plain(self._state_facts())
+        for name in ("best", "best_received", "kept_serial", "totals", "scores"):
+            if not alike(facts[name], fresh[name]):
+                raise ValueError(f"{name} of the checkpoint is of another form")
         self.round = stored.serial
         self.best, self.best_received = Best(**facts["best"]), Best(**facts["best_received"])
         self._kept_serial, self.totals = facts["kept_serial"], facts["totals"]
         self.scores = Scoreboard.from_plain(facts["scores"])
         clients = self.federation.num_clients
         server = {name: tensor.to(self.device) for name, tensor in part(stored.tensors, "server.").items()}
+        shapes = {name: tensor.shape[1:] for name, tensor in self.models.items()}
+        if {name: tensor.shape[1:] for name, tensor in server.items()} != shapes:
+            raise ValueError("the models of the checkpoint are of another shape")
         self.models = {name: tensor.expand(clients, *tensor.shape[1:]) for name, tensor in server.items()}
         state = {MODEL + name: tensor for name, tensor in self.models.items()} | part(stored.tensors, "client.")
         self.engine.restore(lambda batch: batch.state, state)
@@ -418,18 +425,25 @@ def resume(directory: RunDirectory, federation: Federation, events: Events | Non
         )
     if found is None:
         run.start()
-    else:
+        directory.rewind(run.round, federation.num_clients)
+        return run
+    stored, _ = found
+    try:
         run.restore(*found)
-    records = None if found is None else found[0].facts.get("records")
-    directory.rewind(run.round, federation.num_clients, records)
+        directory.rewind(run.round, federation.num_clients, stored.facts.get("records"))
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError, RuntimeError) as error:
+        raise RunError(
+            f"the checkpoint of round {stored.serial} in {directory.path} is whole, but not one of this version of "
+            "fedgkd; go on with the version that wrote it, or start a new run"
+        ) from error
     return run
 
 
 def _newest_whole(directory: RunDirectory, problems: list[str]) -> tuple[Stored, Tensors] | None:
     """The newest checkpoint whose state and best models are both whole."""
     for stored in directory.state.newest_first(problems):
-        serial = stored.facts["kept_serial"]
-        if not serial:
+        serial = stored.facts.get("kept_serial", -1)  # which none has
+        if serial == 0:
             return stored, {}
         best = directory.kept.read(serial)
         if best is not None:
