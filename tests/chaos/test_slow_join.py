@@ -31,9 +31,10 @@ def test_slow_join(tmp_path: Path) -> None:
     with deployed(tmp_path, plan, federation) as parties:
         parties.fault("site-4", "lies")
         parties.serve()
-        join_in_turn(parties, *plan.sites[:3])
+        join(parties, *plan.sites[:3])
         parties.start("--wait", "600")
-        join_in_turn(parties, *plan.sites[3:])
+        for site in plan.sites[3:]:
+            join(parties, site)
         parties.finish()
         assert {tuple(record["present"]) for record in parties.records()} == {(0, 1, 2, 3, 4)}
         assert not untrained(parties, federation)
@@ -48,11 +49,12 @@ def test_slow_join_after_the_start(tmp_path: Path) -> None:
     *early, late, later, never = plan.sites
     with deployed(tmp_path, plan, federation) as parties:
         parties.serve()
-        join_in_turn(parties, *early)
+        join(parties, *early)
         parties.start("--wait", "1")
         parties.wait_for_round(10)
         parties.fault("site-0", "slow 1")  # so that the rounds last until everybody is here
-        join_in_turn(parties, late, later)
+        for site in (late, later):
+            join(parties, site)
         parties.wait_until_present(late, later)
         parties.fault("site-0", "")
         parties.finish(code=LEFT_OUT)
@@ -60,9 +62,10 @@ def test_slow_join_after_the_start(tmp_path: Path) -> None:
         assert never in parties.said("admin").splitlines()[-1], parties.said("admin")
 
 
-def join_in_turn(parties: Deployment, *sites: str) -> None:
+def join(parties: Deployment, *sites: str) -> None:
     for site in sites:
         parties.join(site)
+    for site in sites:
         parties.wait_for("coordinator", f"{site} is connected")
 
 

@@ -10,9 +10,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ from tests.graphs import planted_federation
 pytest.importorskip("nvflare", reason="needs the extra: pip install 'fedgkd[federation]'")
 pytestmark = pytest.mark.chaos
 
+MB = 2**20
+NOISE = 64 * MB
+"""What the coordinator's memory may rise by in the course of nothing in particular."""
 SITES = ("site-0", "site-1", "site-2", "site-3")
 
 
@@ -68,6 +72,28 @@ def test_weights_of_norm_9900(training: Deployment) -> None:
     assert refusals(training, "site-3") > said
 
 
+def test_an_answer_of_250_MB(training: Deployment) -> None:
+    said = refusals(training, "site-3")
+    with no_more_memory(training):
+        training.fault("site-3", "large")
+        wait_until("the answer is refused", lambda: refusals(training, "site-3") > said)
+        training.fault("site-3", "")
+        goes_on(training, *SITES[:3])
+
+
+def test_half_open_connections_and_a_header_of_90_MB(training: Deployment) -> None:
+    with ExitStack() as stack:
+        for _ in range(400):
+            connection = stack.enter_context(socket.create_connection(("localhost", training.plan.rules.port), 30))
+            connection.sendall(b"\x16\x03\x01")  # a handshake begins, and nothing follows
+        goes_on(training, *SITES)
+        with no_more_memory(training):
+            certificate = training.kits / "site-0" / "startup" / "client.crt"
+            with pytest.raises(OSError):  # noqa: PT011 -- closed, reset, or a broken pipe: whichever end is first
+                training.shake_hands(certificate, b"GET / HTTP/1.1\r\nX: " + b"a" * 90 * 10**6 + b"\r\n\r\n")
+            goes_on(training, *SITES)
+
+
 def test_a_killed_site_whose_connection_is_closed(training: Deployment) -> None:
     before = len(training.records())
     training.kill("site-3")
@@ -109,6 +135,20 @@ def ends(training: Deployment, site: str, reason: str) -> None:
     assert reason in training.said(site).splitlines()[-1]
     wait_until("the status says why", lambda: reason in remark(training, site))
     goes_on(training, *others)
+
+
+def test_a_second_use_of_a_kit(training: Deployment) -> None:
+    shutil.copytree(training.kits / "site-1", training.kits / "twin", ignore=shutil.ignore_patterns("run", ".lock"))
+    training.join("site-1", party="twin")
+    training.wait_for("coordinator", "alarm: site-1 has a kit that is in use twice")
+    goes_on(training, "site-0", "site-2", "site-3")
+    assert not present_in(training.records()[-1], "site-1"), "neither trains"
+    training.kill("twin")
+    training.kill("site-1")
+    admitted = training.run("admit", "site-1", "--kit", str(training.kits / "coordinator"))
+    assert admitted.returncode == 0, admitted.stderr
+    training.join("site-1")
+    training.wait_until_present("site-1")
 
 
 def test_a_killed_coordinator_and_a_damaged_checkpoint(training: Deployment) -> None:
@@ -187,3 +227,29 @@ def small_disk(folder: Path) -> Iterator[Callable[[], None]]:
         shutil.copytree(folder, aside, dirs_exist_ok=True)
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
         shutil.copytree(aside, folder, dirs_exist_ok=True)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it and its children have started."""
+    found = [pid]
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [number for child in path.read_text().split() for number in family(int(child))]
+    return found
+
+
+@contextmanager
+def no_more_memory(training: Deployment) -> Iterator[None]:
+    """The coordinator's processes take no more of it within the block than before."""
+    for pid in family(training.running["coordinator"].pid):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is as it is now
+    before = peak(training)
+    yield
+    more = peak(training) - before
+    assert more < NOISE, f"the coordinator took {more / MB:.0f} MB more"
+
+
+def peak(training: Deployment) -> int:
+    """Bytes that the coordinator's processes have had in memory at most, all together."""
+    texts = [Path(f"/proc/{pid}/status").read_text() for pid in family(training.running["coordinator"].pid)]
+    return sum(int(re.findall(r"VmHWM:\s+(\d+) kB", text)[0]) * 1024 for text in texts)
