@@ -13,7 +13,7 @@ import torch
 from fedgkd.algorithms import REPORT, Algorithm
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
-from fedgkd.errors import FederationError
+from fedgkd.errors import FederationError, quoted
 from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.selection import SELECTED
 from fedgkd.federation.wire import Message
@@ -89,9 +89,9 @@ class Expected:
             raise Refused(f"{how}: {odd[0][:_NAME]!r}")  # a name from outside may hold anything
         for name, (shape, dtype) in self.forms.items():
             if tuple(tensors[name].shape) != shape:
-                raise Refused(f"sent '{name}' of shape {tuple(tensors[name].shape)} instead of {shape}")
+                raise Refused(f"sent {quoted(name)} of shape {tuple(tensors[name].shape)} instead of {shape}")
             if tensors[name].dtype != dtype:
-                raise Refused(f"sent '{name}' as {tensors[name].dtype} instead of {dtype}")
+                raise Refused(f"sent {quoted(name)} as {tensors[name].dtype} instead of {dtype}")
 
     def _check_values(self, tensors: Tensors, hidden: bool) -> None:
         if not hidden and not tensors["loss"].isfinite().all():
@@ -101,12 +101,12 @@ class Expected:
             raise Refused("reports impossible numbers of nodes")
         for name in METRICS:
             if name != "loss" and name in tensors and ((tensors[name] < 0) | (tensors[name] > 1)).any():
-                raise Refused(f"reports an impossible '{name}'")
+                raise Refused(f"reports an impossible {quoted(name)}")
         norm = 0.0
         for name in self.mixed:
             size = float(tensors[name].double().norm())
             if not math.isfinite(size):
-                raise Refused(f"sent '{name}' with values that are not finite")
+                raise Refused(f"sent {quoted(name)} with values that are not finite")
             norm = math.hypot(norm, size)
         if norm > self.largest_norm:
             raise Refused(f"sent tensors of norm {norm:.3g}, more than the {self.largest_norm:g} that are allowed")

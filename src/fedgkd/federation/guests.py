@@ -11,6 +11,7 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.fl_exception import NotAuthenticated
 
+from fedgkd.errors import quoted
 from fedgkd.federation.gate import Gate
 from fedgkd.federation.names import ENVELOPE, LARGEST, LOGGER
 from fedgkd.federation.presence import Watch
@@ -46,7 +47,7 @@ class GuestList(FLComponent):
             name = peer.get_identity_name() if peer is not None else None
             if name not in self.guests:
                 log.warning("'%s' wants to join but is not on the list; it was sent away", name)
-                raise NotAuthenticated(f"'{name}' is not on the list of this federation")
+                raise NotAuthenticated(f"{quoted(name)} is not on the list of this federation")
         elif event_type in (EventType.CLIENT_REGISTER_PROCESSED, EventType.CLIENT_HEARTBEAT_PROCESSED):
             # After a restart of the coordinator, sites come back with a mere heartbeat.
             self._look_round(fl_ctx)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from fedgkd.errors import FederationError
+from fedgkd.errors import FederationError, quoted
 from fedgkd.federation.kit import COORDINATOR, Kit, day
 
 GREETING = b"HEAD / HTTP/1.1\r\nHost: coordinator\r\nConnection: close\r\n\r\n"
@@ -55,7 +55,9 @@ def check_coordinator(kit: Kit) -> None:
                     secure.sendall(GREETING)
                 secure.recv(1)
     except socket.gaierror as error:
-        raise FederationError(f"the host '{host}' is not known here; check the name in federation.toml") from error
+        raise FederationError(
+            f"the host {quoted(host)} is not known here; check the name in federation.toml"
+        ) from error
     except ssl.SSLCertVerificationError as error:
         if error.verify_code in _OUT_OF_TIME:
             now = datetime.now(UTC)

@@ -98,7 +98,7 @@ class Plan:
             raise SettingError(f"min_sites is {self.rules.min_sites}, but there are {len(self.sites)} sites")
         for site in self.blocked:
             if site not in self.sites:
-                raise SettingError(f"blocked: there is no site '{site}'{suggest(site, self.sites)}")
+                raise SettingError(f"blocked: there is no site {quoted(site)}{suggest(site, self.sites)}")
         if self.class_names and len(set(self.class_names)) < len(self.class_names):
             raise SettingError("classes: a name is there twice")
         if self.class_names and not all(self.class_names):
@@ -251,7 +251,10 @@ class Plan:
             text = tomli_w.dumps({name: plain}).strip().replace(",\n]", "]").replace("[\n    ", "[")
             return f"{text.replace(f',{chr(10)}    ', ', ')}  # {meaning}"
 
-        lines = [f"# The federation '{self.rules.name}': what all parties agree on. The same file is in every kit.", ""]
+        lines = [
+            f"# The federation {quoted(self.rules.name)}: what all parties agree on. The same file is in every kit.",
+            "",
+        ]
         lines += [
             line(entry.name, getattr(self.rules, entry.name), entry.metadata["meaning"])
             for entry in dataclasses.fields(self.rules)
@@ -299,7 +302,7 @@ def _plan(values: dict[str, Any]) -> Plan:
     known = {entry.name for entry in dataclasses.fields(Rules)}
     for name in values:
         if name not in known:
-            raise SettingError(f"there is no '{name}'{suggest(name, known | _LISTS)}")
+            raise SettingError(f"there is no {quoted(name)}{suggest(name, known | _LISTS)}")
     for name, value in (("sites", sites), ("blocked", blocked)):
         if not _is_texts(value):
             raise SettingError(f"{name} must be a list of names")
@@ -318,6 +321,8 @@ def _is_texts(value: Any) -> bool:
 def check_name(what: str, name: str) -> None:
     """Raise if certificates or folders cannot carry that name."""
     if not _NAME.fullmatch(name):
-        raise SettingError(f"the name of {what} may hold letters, digits and hyphens, at most 42 of them, not '{name}'")
+        raise SettingError(
+            f"the name of {what} may hold letters, digits and hyphens, at most 42 of them, not {quoted(name)}"
+        )
     if name.lower() in _RESERVED:
-        raise SettingError(f"the name of {what} must not be '{name}', which stands for something else")
+        raise SettingError(f"the name of {what} must not be {quoted(name)}, which stands for something else")

@@ -22,7 +22,7 @@ from fedgkd.checksums import SUMS_FILE, digest_of, write_sums
 from fedgkd.clients import ClientBatch, Tensors
 from fedgkd.data.graph import Graph
 from fedgkd.engines.memory import reuse_freed_memory
-from fedgkd.errors import FederationError
+from fedgkd.errors import FederationError, quoted
 from fedgkd.experiments.checkpoint import Slots
 from fedgkd.experiments.client_round import client_round
 from fedgkd.experiments.hardware import count_cores, find_device
@@ -69,7 +69,7 @@ class Site:
         threads: int = 0,
     ) -> None:
         if name not in plan.sites:
-            raise FederationError(f"'{name}' is not on the list of the federation: {', '.join(plan.sites)}")
+            raise FederationError(f"{quoted(name)} is not on the list of the federation: {', '.join(plan.sites)}")
         reuse_freed_memory()
         torch.set_num_threads(threads or count_cores())
         self.plan = plan
@@ -121,7 +121,7 @@ class Site:
                 f"the coordinator's federation file is not ours: {', '.join(differing)} differ; nothing was trained"
             )
         if facts.get("kind") not in (ROUND, FINISH):
-            raise FederationError(f"the coordinator asks for '{facts.get('kind')}', which a site does not do")
+            raise FederationError(f"the coordinator asks for {quoted(facts.get('kind'))}, which a site does not do")
         run, round_ = facts.get("run"), facts.get("round")
         if not (isinstance(run, str) and type(round_) is int and round_ > 0):
             raise FederationError("the coordinator's message does not say which run and round it is of")
@@ -134,8 +134,8 @@ class Site:
             shape = (1, *self.algorithm.model.parameters[name].shape)
             if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or not tensor.isfinite().all():
                 raise FederationError(
-                    f"the coordinator sent '{name}' as {tensor.dtype} of shape {tuple(tensor.shape)}, not as finite "
-                    f"32-bit numbers of shape {shape}; nothing was trained"
+                    f"the coordinator sent {quoted(name)} as {tensor.dtype} of shape {tuple(tensor.shape)}, not as "
+                    f"finite 32-bit numbers of shape {shape}; nothing was trained"
                 )
 
     def _train(self, round_: int, download: Tensors) -> bytes:
@@ -232,7 +232,7 @@ class Site:
         except (OSError, ValueError) as error:
             raise FederationError(f"cannot read {self.folder / _RUN}: {error}") from error
         if run.get("site") != self.name:
-            raise FederationError(f"{self.folder} belongs to the site '{run.get('site')}'; choose another --out")
+            raise FederationError(f"{self.folder} belongs to the site {quoted(run.get('site'))}; choose another --out")
         self.run = run["run"]
         self._go_back(None)
 
