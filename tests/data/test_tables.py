@@ -45,6 +45,12 @@ def test_the_label_column_by_name_or_number(label: str | int, tmp_path: Path) ->
     assert read_tables(write(tmp_path), label=label).class_names == ("blue", "red")
 
 
+@pytest.mark.parametrize("label", ["٣", "0", "5", "-1", "3.0", "9" * 5000])
+def test_a_label_column_that_is_not_there(label: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nodes\.csv: no label column '.*'; the columns are id, age, label, height"):
+        read_tables(write(tmp_path), label=label)
+
+
 def test_a_column_called_like_a_number_is_found_by_name(tmp_path: Path) -> None:
     folder = write(tmp_path, "id,2,1\na,x,5\nb,y,6\n", "s,t\n")
     assert read_tables(folder, label="2").class_names == ("x", "y")

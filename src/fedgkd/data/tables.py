@@ -224,9 +224,8 @@ class _Columns(NamedTuple):
 def _label_column(header: list[str], label: str) -> int | None:
     if label in header:
         return header.index(label)
-    if label.isdecimal() and 1 <= int(label) <= len(header):
-        return int(label) - 1
-    return None
+    numbers = {str(number): number - 1 for number in range(1, len(header) + 1)}
+    return numbers.get(label)
 
 
 def _features(path: Path, header: list[str], columns: list[int], rows: list[Row]) -> NDArray[np.float32]:
