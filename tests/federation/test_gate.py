@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import signal
+import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from tests.federation.memory import make_plan
 from tests.graphs import planted_federation
 
 pytest.importorskip("nvflare", reason="needs the extra: pip install 'fedgkd[federation]'")
+aiohttp = pytest.importorskip("aiohttp")
 
 
 def row(parties: Deployment, site: str) -> dict[str, object]:
@@ -87,7 +91,7 @@ honest = executor.SiteExecutor.execute
 
 def execute(self, task_name, shareable, fl_ctx, abort_signal):
     reply = honest(self, task_name, shareable, fl_ctx, abort_signal)
-    if os.path.exists(os.environ["FAULTS"]):
+    if os.path.exists(os.environ["FAULTS"]) and open(os.environ["FAULTS"]).read() == "large":
         reply = make_reply(ReturnCode.OK)
         reply[MESSAGE] = bytes(250_000_000)
     return reply
@@ -108,6 +112,19 @@ def peaks(parties: Deployment) -> dict[int, int]:
         if str(parties.kits / "coordinator") in command and (peak := re.search(r"VmHWM:\s+(\d+) kB", text)):
             found[int(path.parent.name)] = 1024 * int(peak[1])
     return found
+
+
+async def shout(parties: Deployment, site: str) -> None:
+    """All in one piece, by a program that has nothing of FLARE but the site's certificate."""
+    startup = parties.kits / site / "startup"
+    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    url = f"wss://localhost:{parties.plan.rules.port}/f3"
+    with suppress(aiohttp.ClientError, ConnectionError):
+        async with aiohttp.ClientSession() as session, session.ws_connect(url, ssl=context) as connection:
+            await connection.send_bytes(bytes(250_000_000))
+            answer = await connection.receive(60)
+            assert answer.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
 
 
 def test_what_a_member_sends_too_much_of_is_not_taken_into_memory(tmp_path: Path) -> None:
@@ -133,11 +150,15 @@ def test_what_a_member_sends_too_much_of_is_not_taken_into_memory(tmp_path: Path
         parties.wait_for_round(30, 240)  # until memory has taken its level
         done = int(str(row(parties, "site-0")["round"]))
         expected = 3 * float(str(row(parties, "site-0")["bytes_up"])) / done
+        parties.fault("site-2", "nan")  # so that what follows differs in nothing but the size
+        parties.wait_for("coordinator", "site-2 is kept out of the mixture: it sent 'convs", 60)
+        parties.wait_for_round(parties.status()["round"] + 10, 180)
         before = peaks(parties)
         parties.fault("site-2", "large")
         parties.wait_for("coordinator", "site-2 is kept out of the mixture: it sent 250,", 180)
         stood = parties.status()["round"]
         parties.wait_for_round(stood + 3, 180)
+        asyncio.run(shout(parties, "site-2"))
         after = peaks(parties)
         rise = {pid: peak - before[pid] for pid, peak in after.items()}
         assert sum(rise.values()) <= 3 * expected, (rise, before)

@@ -66,6 +66,17 @@ def test_of_a_stream_that_says_too_much_only_the_first_piece_passes(gate: Gate) 
     assert gate.alarms["north"][0] == 2, "and every such stream is an alarm of its own"
 
 
+def test_an_alarm_about_a_message_is_over_after_a_while(gate: Gate) -> None:
+    gate.check(piece(1, 1, size=5000))
+    gate.look()
+    assert gate.alarms["north"][0] == 1
+    gate._raised["north"] -= 60.0
+    gate.look()
+    assert gate.alarms == {}
+    gate.check(piece(2, 1, size=5000))
+    assert gate.alarms["north"][0] == 2
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_who_lies_about_the_size_or_begins_many_streams_is_stopped_all_the_same(gate: Gate, last: bool) -> None:
     """Streams with a gap are kept in memory by FLARE until they are whole: nothing of them is forgotten here."""

@@ -96,3 +96,25 @@ def test_an_answer_that_nobody_wants_any_more_is_not_waited_for() -> None:
     until = time.monotonic() + 0.5
     with trainer(lambda connection: time.sleep(5)) as address, pytest.raises(NoAnswer, match="the job ended first"):
         ask(address, b"ab", lambda: time.monotonic() < until)
+
+
+def test_a_question_that_is_too_large_is_not_passed_on() -> None:
+    """What a coordinator sends that is not the one that the site agreed with."""
+    with pytest.raises(NoAnswer, match="the coordinator sent 11 bytes, where at most 10 are expected"):
+        ask("/nowhere/at/all", b"x" * 11, largest=10)
+
+
+def test_an_answer_that_is_too_large_is_not_taken_into_memory() -> None:
+    """Its length comes first: nothing of it is read, and it is not asked for again."""
+
+    def announces(connection: socket.socket) -> None:
+        receive(connection)
+        connection.sendall((250_000_000).to_bytes(8, "little"))
+
+    with trainer(announces) as address, pytest.raises(NoAnswer, match="wants to send 250,000,000 bytes, where at most"):
+        ask(address, b"ab", largest=10)
+
+
+def test_an_answer_of_just_the_size_is_taken() -> None:
+    with trainer(answers) as address:
+        assert ask(address, b"ab" * 5, largest=10) == b"ba" * 5

@@ -60,8 +60,8 @@ class Expected:
     largest_norm: float
 
     @classmethod
-    def of(cls, algorithm: Algorithm, select: str, largest_norm: float) -> Expected:
-        upload = rehearse(algorithm, select)
+    def of(cls, algorithm: Algorithm, select: str, largest_norm: float, upload: Tensors | None = None) -> Expected:
+        upload = upload or rehearse(algorithm, select)
         forms = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in upload.items()}
         return cls(forms, (*algorithm.shared, *algorithm.extra_uploads), largest_norm)
 
@@ -128,10 +128,14 @@ def rehearse(algorithm: Algorithm, select: str = "trained") -> Tensors:
     return client_round(algorithm, clients, {name: start[name] for name in algorithm.shared}, select)
 
 
-def largest_message(plan: Plan) -> int:
-    """Bytes that a question to a site, or its answer, may have: twice what the rehearsal's have."""
+def largest_message(plan: Plan, upload: Tensors | None = None) -> int:
+    """Bytes that a question to a site, or its answer, may have: twice what the rehearsal's have.
+
+    Args:
+        upload: Of the rehearsal, if there has been one.
+    """
     algorithm = plan.algorithm()
-    upload = rehearse(algorithm, plan.config.run.select)
+    upload = upload or rehearse(algorithm, plan.config.run.select)
     download = {name: upload[name] for name in algorithm.shared}
     messages = Message({}, upload), Message({"terms": plan.terms()}, download)
     return 2 * (max(len(message.to_bytes()) for message in messages) + _FACTS)

@@ -27,7 +27,7 @@ from fedgkd.experiments.records import Record, figures, relation_matrices, resul
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.serving import serve
 from fedgkd.federation.attendance import Attendance
-from fedgkd.federation.checks import Expected, Refused, largest_message
+from fedgkd.federation.checks import Expected, Refused, largest_message, rehearse
 from fedgkd.federation.distances import Distances, distance
 from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
@@ -89,8 +89,9 @@ class Coordinator:
         self.directory = RunDirectory(folder, SLOTS)
         self.attendance = Attendance(plan.sites)
         self.algorithm = plan.algorithm()
-        self.expected = Expected.of(self.algorithm, plan.config.run.select, plan.rules.largest_norm)
-        self.largest = largest_message(plan)
+        rehearsed = rehearse(self.algorithm, plan.config.run.select)
+        self.expected = Expected.of(self.algorithm, plan.config.run.select, plan.rules.largest_norm, rehearsed)
+        self.largest = largest_message(plan, rehearsed)
         sites = len(plan.sites)
         start = self.algorithm.model.initial(plan.config.run.seed, 1)
         self.models: Tensors = {

@@ -32,6 +32,8 @@ FRAME = 4 << 20
 _STALE = 300.0
 """Seconds after which FLARE itself gives up a stream that does not go on."""
 _MOST_STREAMS = 1000
+_HEARD = 10.0
+"""Seconds after which an alarm about one message is over: the coordinator has said it, and the site may do better."""
 _DOUBT = 20.0
 """Seconds in which a process whose connection was taken over would come back: FLARE's tries again after one."""
 
@@ -79,6 +81,7 @@ class Gate:
     _streams: dict[str, dict[Any, _Stream]] = field(default_factory=dict)
     _doubted: dict[str, float] = field(default_factory=dict)
     _shut: Mapping[str, str] = field(default_factory=dict)
+    _raised: dict[str, float] = field(default_factory=dict)
     _count: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -144,14 +147,16 @@ class Gate:
 
     def _raise(self, site: str, sentence: str) -> None:
         self._count += 1
+        self._raised[site] = time.monotonic()
         self.alarms[site] = (self._count, sentence)
 
     # --- from where --------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take in what the operator has decided."""
+        """Take in what the operator has decided, and drop alarms that the coordinator has heard long ago."""
         before, self._shut = self._shut, read_suspended(self.suspended)
-        for site in before.keys() | self._shut.keys():
+        over = {site for site in self.alarms if time.monotonic() > self._raised[site] + _HEARD}
+        for site in before.keys() | self._shut.keys() | over:
             if site not in self._shut:
                 self.alarms.pop(site, None)
             elif self.alarms.get(site, (0, ""))[1] != self._shut[site]:

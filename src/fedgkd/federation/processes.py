@@ -37,6 +37,8 @@ _PATIENCE = 5.0
 """Seconds that a process has to end by itself."""
 _SHORT = 3.0
 """A training process that lives shorter than that is not started again at once."""
+_GIVE_BACK = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+"""For glibc: FLARE's hundred threads would each keep what they have freed, and messages in pieces between it."""
 _FLARES_LARGEST = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
 _TRIES = 3
 _FAREWELL = 60.0
@@ -76,7 +78,9 @@ def serve(kit: Kit) -> None:
         settle(kit)
         command = _flare("server", kit, f"org={COORDINATOR}")
         allowed = {ALLOWED: kit.plan.allowed} if kit.plan.allowed else {}
-        flare = stack.enter_context(_process(command, {**_PATIENCE_WITH_SITES, **allowed, **limits}, kit.path))
+        flare = stack.enter_context(
+            _process(command, {**_PATIENCE_WITH_SITES, **_GIVE_BACK, **allowed, **limits}, kit.path)
+        )
         while flare.poll() is None:
             time.sleep(_WATCH)
         raise FederationError(f"the coordinator ended by itself (code {flare.returncode}); see {kit.path / 'log.txt'}")
