@@ -71,7 +71,7 @@ def a_killed_training_process_is_started_again(parties: Deployment, site: str) -
 
 
 def a_killed_job_process_is_replaced(parties: Deployment, site: str) -> None:
-    """FLARE would end the job at all sites; so does our ``start`` not learn of it."""
+    """FLARE would end the job at all sites; here it goes on, and ``start`` does not even notice."""
     killed = parties.job_process(site)
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
