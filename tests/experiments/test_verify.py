@@ -98,8 +98,8 @@ def test_one_line_per_problem(copy: Path) -> None:
         with (copy / name).open("ab") as file:
             file.write(b" ")
     assert verify(copy.parent).problems == [
-        f"{copy / 'models/client-0.safetensors'} is damaged: its SHA-256 is not the one in SHA256SUMS",
         f"{copy / 'metrics.jsonl'} is damaged: its SHA-256 is not the one in SHA256SUMS",
+        f"{copy / 'models/client-0.safetensors'} is damaged: its SHA-256 is not the one in SHA256SUMS",
     ]
 
 
