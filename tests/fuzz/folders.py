@@ -106,11 +106,10 @@ class Folder(Target):
     def wrong(self, given: Path, content: Any, result: Federation) -> str | None:
         kinds = set()
         tables_of = [path for path in given.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        classes = {
-            row[tables.rows_of(path / "nodes.csv")[0].index("label")]
-            for path in tables_of
-            for row in tables.rows_of(path / "nodes.csv")[1:]
-        } - {""}
+        classes: set[str] = set()
+        for path in tables_of:
+            header, *nodes = tables.rows_of(path / "nodes.csv")
+            classes |= {row[header.index("label")] for row in nodes} - {""}
         for name, graph in zip(result.names, result.graphs, strict=True):
             path = given / name if (given / name).is_dir() else given / f"{name}.npz"
             if path.is_dir():
