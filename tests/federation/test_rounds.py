@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from fedgkd.algorithms import ALGORITHMS
 from fedgkd.errors import FederationError
 from fedgkd.experiments.plain import plain
-from fedgkd.federation.checks import cannot
+from fedgkd.federation.checks import Refused, cannot
 from fedgkd.federation.coordinator import Coordinator
 from fedgkd.federation.site import Site
 from fedgkd.federation.wire import Message
@@ -342,6 +342,20 @@ def test_a_site_that_is_always_refused_does_not_keep_the_others_from_a_best_roun
     assert result["sites"][1]["left_out"] is None
     assert result["rounds"] == min(8, max(site["scored_round"] for site in result["sites"]) + 2)
     assert (coordinator.bytes["site-0"]["up"], coordinator.informed) == (0, {"site-1", "site-2"})
+
+
+def test_a_reason_is_not_forgotten_when_the_site_falls_silent(tmp_path: Path) -> None:
+    federation = planted_federation(2)
+    plan = make_plan(federation, "fedavg", rounds=2)
+    sites = make_sites(plan, federation, tmp_path)
+
+    def answer(name: str, data: bytes) -> bytes | Refused:
+        first = Message.from_bytes(data).facts["round"] == 1
+        return sites[name].answer(data) if name == "site-0" else cannot("no space is left" if first else None)
+
+    coordinator = make_coordinator(plan, tmp_path)
+    coordinator.run_segment(Memory(sites, answer))
+    assert coordinator.remarks["site-1"] == "refused: it answered that it cannot: no space is left"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -12,8 +13,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from fedgkd.errors import RunError
+from fedgkd.federation import worker
 from fedgkd.federation.ask import NoAnswer, ask
 from fedgkd.federation.wire import FAILED, OK, receive, send
+from tests.federation.memory import make_plan
+from tests.graphs import planted_federation
 
 
 @contextmanager
@@ -118,3 +123,35 @@ def test_an_answer_that_is_too_large_is_not_taken_into_memory() -> None:
 def test_an_answer_of_just_the_size_is_taken() -> None:
     with trainer(answers) as address:
         assert ask(address, b"ab" * 5, largest=10) == b"ba" * 5
+
+
+class FullDisk:
+    """A site that cannot write down its round."""
+
+    name, done, graph = "site-0", 0, planted_federation(1).graphs[0]
+    plan = make_plan(planted_federation(1))
+
+    def answer(self, data: bytes) -> bytes:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise RunError("cannot write metrics.jsonl: No space left on device") from error
+
+
+def test_a_full_disk_is_the_end_when_no_other_question_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLARE's own process fails on that disk as well, and may not get to pass on the second and third."""
+    monkeypatch.setattr(worker, "_SILENCE", 0.3)
+    address = tmp_path / "worker"
+    refusals: list[str] = []
+
+    def put_a_question() -> None:
+        with pytest.raises(NoAnswer) as refusal:
+            ask(str(address), b"a round", largest=1000)
+        refusals.append(str(refusal.value))
+
+    asking = threading.Thread(target=put_a_question)
+    asking.start()
+    with pytest.raises(RunError, match="No space left on device"):
+        worker.serve(FullDisk(), address)  # type: ignore[arg-type]
+    asking.join()
+    assert refusals == ["cannot write metrics.jsonl: No space left on device"]

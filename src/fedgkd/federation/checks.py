@@ -34,6 +34,10 @@ _NAME = 80
 """Characters of a name from outside that are repeated."""
 
 
+SILENT = "answered that it cannot; its own log says why"
+"""Of a site that gives no reason."""
+
+
 class Refused(Exception):
     """Why an upload is not taken, as the end of a sentence that starts with the site's name."""
 
@@ -41,7 +45,7 @@ class Refused(Exception):
 def cannot(reason: object) -> Refused:
     """The answer of a site that answered, but with no message; the reason is the site's own, and may be anything."""
     if not (isinstance(reason, str) and reason.strip()):
-        return Refused("answered that it cannot; its own log says why")
+        return Refused(SILENT)
     return Refused(f"answered that it cannot: {FederationError(reason[:_REASON])}")
 
 

@@ -27,7 +27,7 @@ from fedgkd.experiments.records import Record, figures, relation_matrices, resul
 from fedgkd.experiments.scores import Best, Scoreboard
 from fedgkd.experiments.serving import serve
 from fedgkd.federation.attendance import Attendance
-from fedgkd.federation.checks import Expected, Refused, largest_message, rehearse
+from fedgkd.federation.checks import SILENT, Expected, Refused, largest_message, rehearse
 from fedgkd.federation.distances import Distances, distance
 from fedgkd.federation.names import STATUS
 from fedgkd.federation.plan import Plan
@@ -311,7 +311,8 @@ class Coordinator:
         return steps
 
     def _keep_out(self, site: str, round_: int, reason: str) -> None:
-        self.remarks[site] = f"refused: it {reason}"
+        if reason != SILENT or not self.remarks.get(site):  # what it said last may be why it says nothing now
+            self.remarks[site] = f"refused: it {reason}"
         self.say(f"round {round_}: {site} is kept out of the mixture: it {reason}")
 
     def _note_late(self, round_: int, asked: Sequence[str], answers: Mapping[str, bytes | Refused]) -> None:

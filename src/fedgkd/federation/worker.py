@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FAILURES = 3
+_SILENCE = 30.0
+"""Seconds without another question, after one that this machine was the reason not to answer, until that is the end."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -60,12 +62,15 @@ def open_site(options: argparse.Namespace) -> Site:
 def serve(site: Site, address: Path) -> None:
     """Answer one question after the other, until this machine is the reason that it cannot, three times in a row.
 
+    It is also the end if no other question follows such a one: then nobody passes them on any more.
+
     Raises:
         FedGKDError: That reason.
     """
     from fedgkd.federation.checks import largest_message
 
     failures = 0
+    problem: FedGKDError | None = None
     largest_file(address).write_text(str(largest_message(site.plan)), encoding="utf-8")
     with socket.socket(socket.AF_UNIX) as listener:
         address.unlink(missing_ok=True)
@@ -73,7 +78,12 @@ def serve(site: Site, address: Path) -> None:
         listener.listen()
         log.info("%s is ready: %d nodes, %d rounds done", site.name, site.graph.num_nodes, site.done)
         while True:
-            connection, _ = listener.accept()
+            listener.settimeout(_SILENCE if failures else None)
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:  # FLARE's processes fail on a full disk as well: no other question may ever come
+                assert problem is not None
+                raise problem from None
             with connection, contextlib.suppress(ConnectionError):
                 answer, problem = _answer(site, receive(connection))
                 send(connection, answer)
