@@ -151,9 +151,6 @@ class Deployment:
         path = self.kits / "coordinator" / "run" / "status.json"
         return json.loads(path.read_text()) if path.exists() else {"round": 0, "finished": False}
 
-    def result(self, site: str) -> Mapping[str, Any]:
-        return json.loads((self.kits / site / "run" / "result.json").read_text())
-
     def wait_for(self, party: str, sentence: str, seconds: float = PATIENCE) -> None:
         wait_until(f"{party} says '{sentence}'", lambda: sentence in self.said(party), seconds)
 
