@@ -318,7 +318,7 @@ def _show_result(result: dict[str, Any], folder: Path, json: bool) -> None:
 
 def _show_finished(directory: RunDirectory, json: bool) -> None:
     result = directory.checked_result()
-    console.err.print(f"{directory.path} is finished")
+    console.err.print(f"{directory.path} is finished", soft_wrap=True)
     _show_result(result, directory.path, json)
 
 
