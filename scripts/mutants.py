@@ -220,7 +220,7 @@ def page(tried: Sequence[str]) -> str:
 
 def _listed(survivor: Survivor) -> str:
     name = survivor.function.split(".", 2)[-1]
-    return f"- `{name}`: `{survivor.after}`: {survivor.why or 'no reason is known; a test is missing'}."
+    return f"- `{name}`: `{survivor.after}`: {survivor.why or 'none; a test is missing, or is newer than this figure'}."
 
 
 def write_page(tried: Sequence[str]) -> None:

@@ -177,7 +177,7 @@ def _read_bytes(path: Path, error: type[FedGKDError], remedy: str) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
         reason = getattr(problem, "strerror", None) or problem
-        raise error(f"{path} cannot be read ({reason}){_end(remedy)}") from problem
+        raise error(f"cannot read {path}: {reason}{_end(remedy)}") from problem
 
 
 def _end(remedy: str) -> str:

@@ -161,6 +161,8 @@ def described(**model: Any) -> dict[str, Any]:
         GOOD | {"feature_names": list("abcde")},
         GOOD | {"origin": 3},
         GOOD | {"origin": [[[]]]},
+        GOOD | {"origin": [["a", 1]]},
+        GOOD | {"model": list(GOOD["model"].items())},  # type: ignore[attr-defined]
     ],
 )
 def test_descriptions_that_cannot_be(tmp_path: Path, description: dict[str, Any]) -> None:

@@ -194,10 +194,10 @@ class Planetoid(Target):
             return "nodes that are none"
         if result.edge_index.T.tolist() != [[node, end] for node, ends in graph.items() for end in ends]:
             return "other edges"
-        nodes = [*range(found["allx"].shape[0]), *tested]
+        nodes = [*range(int(found["allx"].shape[0])), *tested]
         if len(set(nodes)) < len(nodes) or min(nodes) < 0 or max(nodes) >= n:
             return "test nodes twice or outside"
-        x = np.zeros((n, found["allx"].shape[1]))
+        x = np.zeros((n, int(found["allx"].shape[1])))
         rows = np.vstack([_dense(found[name]) for name in ("allx", "tx")])
         labels = np.vstack([found["ally"], found["ty"]])
         if len(rows) != len(nodes) or len(labels) != len(nodes):
@@ -215,7 +215,7 @@ class Planetoid(Target):
 def _dense(matrix: Any) -> Any:
     parts = {f"m_{part}": np.asarray(getattr(matrix, part)) for part in ("data", "indices", "indptr", "shape")}
     table, problem = sparse_table(parts, "m")
-    return np.full(matrix.shape, np.nan) if problem else table
+    return np.full([int(size) for size in matrix.shape], np.nan) if problem else table
 
 
 def _new_pickle(path: Path) -> Any:

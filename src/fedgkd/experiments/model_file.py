@@ -97,11 +97,13 @@ class PersonalModel:
             if "sha256" in description or description["format"] == _FORMAT:
                 _check_digest(data, description["sha256"])
             params = load(data)
+            if not isinstance(description["model"], dict) or not isinstance(description["origin"], dict):
+                raise ValueError
             model = _model(description["model"], len(params))
             expected = {name: ((1, *parameter.shape), torch.float32) for name, parameter in model.parameters.items()}
             class_names = _names(description["class_names"], model.num_classes)
             feature_names = _names(description["feature_names"], model.num_features)
-            personal = cls(model, params, class_names, feature_names, dict(description["origin"]))
+            personal = cls(model, params, class_names, feature_names, description["origin"])
         except (SafetensorError, SettingError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise RunError(f"{path} is not a model file of fedgkd, or is damaged") from error
         if {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in params.items()} != expected:

@@ -71,8 +71,9 @@ def _check_room(config: Config, federation: Federation) -> None:
     needed = _PARAMETER_BYTES * federation.num_clients * units * run.hidden
     if needed > memory():
         raise SettingError(
-            f"hidden = {run.hidden:,} and layers = {run.layers} for {federation.num_clients} clients take about "
-            f"{needed / 1e9:,.0f} GB of memory, but there are {memory() / 1e9:.1f} GB; make them smaller"
+            f"there is not enough memory (Unable to allocate {needed / 1e9:,.0f} GB for the models of "
+            f"{federation.num_clients} clients with hidden = {run.hidden:,} and layers = {run.layers:,}); "
+            f"there are {memory() / 1e9:.1f} GB: make them smaller"
         )
 
 
