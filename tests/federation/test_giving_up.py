@@ -38,7 +38,7 @@ def remark(parties: Deployment, site: str) -> str:
 
 def ends(parties: Deployment, site: str, reason: str) -> None:
     wait_until(f"the coordinator knows of {site}", lambda: reason in remark(parties, site), 90)
-    assert parties.running.pop(site).wait(60) == 2
+    assert parties.running.pop(site).wait(120) == 2
     assert [line for line in parties.said(site).splitlines() if line.startswith("error: ") and reason in line]
     stood = parties.status()["round"]
     parties.wait_for_round(stood + 2)

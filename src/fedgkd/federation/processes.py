@@ -110,7 +110,7 @@ def join(kit: Kit, training: Training) -> None:
                 tidy(kit.path)
                 time.sleep(_WATCH)
         except NoTrainer as reason:
-            if connection is None and reason.is_told_at_once:
+            if reason.is_known or (connection is None and reason.is_unusable):
                 raise
             print(f"{reason}; the coordinator is told", flush=True)
             connection = connection or stack.enter_context(_process(command, _at_site(address), kit.path))
@@ -169,12 +169,14 @@ class NoTrainer(FederationError):
     """The training process cannot be kept running.
 
     Args:
-        is_told_at_once: Whether it was given something unusable, so that whoever typed the command is all to be told.
+        is_unusable: Whether it was given something unusable: at the start, who typed the command is all to be told.
+        is_known: Whether the coordinator has heard of it in answers.
     """
 
-    def __init__(self, message: str, is_told_at_once: bool) -> None:
+    def __init__(self, message: str, *, is_unusable: bool = False, is_known: bool = False) -> None:
         super().__init__(message)
-        self.is_told_at_once = is_told_at_once
+        self.is_unusable = is_unusable
+        self.is_known = is_known
 
 
 class _Trainer:
@@ -208,14 +210,14 @@ class _Trainer:
         if code is None:
             return
         self._errors.join(_PATIENCE)
-        if code == CANNOT_START:
-            raise NoTrainer(self._errors.last, is_told_at_once=True)
         answered = answered_file(self._address)
+        if code == CANNOT_START:
+            raise NoTrainer(self._errors.last, is_unusable=True, is_known=answered.exists())
         self._deaths = 1 if answered.exists() else self._deaths + 1
         answered.unlink(missing_ok=True)
         reason = self._errors.last or how_it_ended(code)
         if self._deaths == _TRIES:
-            raise NoTrainer(f"the training process died {_TRIES} times in a row: {reason}", is_told_at_once=False)
+            raise NoTrainer(f"the training process died {_TRIES} times in a row: {reason}")
         print(f"the training process ended: {reason}; it is started again", flush=True)
         time.sleep(max(0.0, _SHORT - (time.monotonic() - self._started)))
         self._stack.close()
