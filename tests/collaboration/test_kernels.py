@@ -8,7 +8,7 @@ import torch
 from scipy.linalg import expm
 
 from fedgkd.collaboration import KERNELS, has_structure, kernel_matrix, leading_eigenvalue, row_softmax
-from fedgkd.collaboration.kernels import effective_resistance
+from fedgkd.collaboration.kernels import _largest_centred, effective_resistance
 from fedgkd.errors import SettingError
 
 
@@ -163,3 +163,9 @@ def test_structure_is_told_from_chance() -> None:
 def test_leading_eigenvalue_of_two_groups_by_hand() -> None:
     """Of 2 k clients, r inside and s between groups: 1 + (k - 1) r - k s."""
     assert leading_eigenvalue(_groups(8, 4, 0.5, 0.1)) == pytest.approx(1 + 3 * 0.5 - 4 * 0.1)
+
+
+def test_the_largest_eigenvalue_of_the_centred_pairs_by_hand() -> None:
+    """[0 6 3; 6 0 0; 3 0 0] centred is [−4 3 1; 3 −2 −1; 1 −1 0], whose eigenvalues are 0 and −3 ± √12."""
+    largest = _largest_centred(np.array([6.0, 3.0, 0.0]), np.triu_indices(3, k=1), 3)
+    assert largest == pytest.approx(12**0.5 - 3)
