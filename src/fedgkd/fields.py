@@ -78,7 +78,7 @@ RESULT: dict[str, Kind] = {
     "bytes_up": whole(),
     "bytes_down": whole(),
     "seconds": number(0),
-    "partition_hash": text,
+    "partition_hash": optional(text),
     "versions": by_name(text),
 }
 """The figures that every result has."""

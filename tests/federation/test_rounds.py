@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save
+from typer.testing import CliRunner
 
 from fedgkd.algorithms import ALGORITHMS
+from fedgkd.cli import app
 from fedgkd.errors import FederationError
 from fedgkd.experiments.plain import plain
 from fedgkd.federation.checks import Refused, cannot
@@ -448,3 +450,15 @@ def test_the_model_file_predicts(tmp_path: Path) -> None:
     make_coordinator(plan, tmp_path).run_segment(Memory(make_sites(plan, federation, tmp_path)))
     probabilities = final_models(sites_in(tmp_path))[0].probabilities(federation.graphs[0])
     assert probabilities.sum(axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("share_metrics", [True, False])
+def test_the_coordinators_run_can_be_reported(share_metrics: bool, tmp_path: Path) -> None:
+    """As any other run, though nobody there knows the graphs or, if the sites keep them, the metrics."""
+    federation = planted_federation(3)
+    plan = make_plan(federation, "fedgkd")
+    sites = make_sites(plan, federation, tmp_path, share_metrics=share_metrics)
+    make_coordinator(plan, tmp_path).run_segment(Memory(sites))
+    found = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "report")])
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "report" / "report.html").exists()

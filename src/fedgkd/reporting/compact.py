@@ -138,7 +138,7 @@ def _runs(folder: Path) -> Sequence[FinishedRun]:
 def _line(run: FinishedRun) -> Line:
     line = _kept(run.result)
     line["per_client"] = " ".join(map(_fraction, run.result["per_client"]))
-    line["partition_hash"] = run.result["partition_hash"][:_HASH_DIGITS]
+    line["partition_hash"] = (run.result["partition_hash"] or "")[:_HASH_DIGITS]
     line["settings"] = {name: value for name, value in run.settings.items() if name not in _immaterial()}
     if quality := run.relation_quality(ROUNDS):
         line["relation_quality"] = {str(number): value for number, value in quality.items()}
