@@ -114,7 +114,7 @@ def restarted_sites_come_back_with_their_state(parties: Deployment, *sites: str)
     for site in sites:
         parties.wait_until_present(site)
         done = re.findall(r"nodes, (\d+) rounds done", parties.said(site))
-        assert 0 < int(done[-1]) <= stood
+        assert 0 < int(done[-1]) <= stood + 1  # it may have trained the round that had too few answers
 
 
 def a_killed_coordinator_loses_a_round_at_most(parties: Deployment) -> None:
