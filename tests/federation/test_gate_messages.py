@@ -132,6 +132,18 @@ def test_who_is_taken_over_once_has_moved_and_twice_is_two(gate: Gate) -> None:
     assert alarm.startswith("has a kit that is in use twice, from 10.0.0.2:1 and 10.0.0.1:1; neither trains until")
 
 
+def test_who_is_admitted_comes_in_at_once(gate: Gate) -> None:
+    """A site that is refused when it registers ends, so it must not be doubted for what is over."""
+    first, second = connection("10.0.0.1:1"), connection("10.0.0.2:1")
+    gate._take_over("north", first, second)
+    gate._take_over("north", second, first)
+    assert gate.is_shut("north")
+    write_suspended(gate.suspended, {})
+    gate.look()
+    assert not gate.is_shut("north")
+    assert passes(gate, piece(1))
+
+
 def test_an_alarm_survives_a_restart_and_ends_by_the_operators_word(gate: Gate) -> None:
     gate._suspend("north", connection("a"), connection("b"))
     again = Gate(gate.sites, 1000, gate.suspended)

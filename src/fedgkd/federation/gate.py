@@ -155,6 +155,8 @@ class Gate:
     def look(self) -> None:
         """Take in what the operator has decided, and drop alarms that the coordinator has heard long ago."""
         before, self._shut = self._shut, read_suspended(self.suspended)
+        for site in before.keys() - self._shut.keys():
+            self._doubted.pop(site, None)  # the operator has decided: whoever comes in now is not doubted for long ago
         over = {site for site in self.alarms if time.monotonic() > self._raised[site] + _HEARD}
         for site in before.keys() | self._shut.keys() | over:
             if site not in self._shut:
