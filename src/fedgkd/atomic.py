@@ -28,14 +28,17 @@ _LEFTOVER = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(_PART)}")
 
 
 @contextmanager
-def atomic_write(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
+def atomic_write(path: Path, error: type[FedGKDError], *, make_parents: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` if the block succeeds, else remove it.
+
+    Without ``make_parents`` its folder must be there: one that somebody has removed meanwhile is not made again.
 
     Raises:
         FedGKDError: Of class ``error``, in one sentence, where the system refuses (disk full, no permission).
     """
     with _refusals(path, error), ExitStack() as in_the_end:
-        make_folder(path.parent)
+        if make_parents:
+            make_folder(path.parent)
         _remove_leftovers_once(path.parent.absolute())
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
         in_the_end.callback(os.close, handle)
@@ -49,8 +52,8 @@ def atomic_write(path: Path, error: type[FedGKDError]) -> Iterator[Path]:
         sync_folder(path.parent)
 
 
-def atomic_write_text(path: Path, text: str, error: type[FedGKDError]) -> None:
-    with atomic_write(path, error) as temporary:
+def atomic_write_text(path: Path, text: str, error: type[FedGKDError], *, make_parents: bool = True) -> None:
+    with atomic_write(path, error, make_parents=make_parents) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

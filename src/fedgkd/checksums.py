@@ -25,7 +25,7 @@ def digest_of(path: Path) -> str:
 
 def write_sums(folder: Path, sums: Mapping[str, str]) -> None:
     """Write down the digests of files, by their names as seen from the folder."""
-    atomic_write_text(folder / SUMS_FILE, _text(sums), RunError)
+    atomic_write_text(folder / SUMS_FILE, _text(sums), RunError, make_parents=False)
 
 
 def read_sums(folder: Path) -> dict[str, str] | None:

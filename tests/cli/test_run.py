@@ -186,10 +186,13 @@ def test_explain_names_every_setting_with_value_origin_and_meaning(tmp_path: Pat
         ("--device tpu9", "device must be cpu, cuda or cuda:N, not 'tpu9'"),
         ("--partition random", "partition must be one of non-overlapping, overlapping, louvain, shards, not 'random'"),
         ("--overlapping --partition louvain", "--overlapping and --partition louvain exclude each other"),
-        ("--config nowhere.toml", "nowhere.toml cannot be read (No such file or directory)"),
+        ("--config nowhere.toml", "cannot read nowhere.toml: No such file or directory"),
         ("--graphs nowhere", "--graphs are used as they are: --dataset, --clients and --partition do not go with them"),
         ("--set graphs=nowhere", "nowhere: no such folder; expected one with a graph per client"),
-        ("--set hidden=9000000000000", "hidden = 9,000,000,000,000 and layers = 2 for 2 clients take about "),
+        (
+            "--set hidden=9000000000000",
+            "there is not enough memory (Unable to allocate 72,036,000 GB for the models of 2 clients",
+        ),
         ("--dataset nowhere", "'nowhere' is neither a dataset (cora, "),
         ("--synthetic num_node=5", "dataset 'synthetic' has no option 'num_node'; it takes num_nodes, "),
     ],
@@ -319,15 +322,15 @@ def _wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 def test_a_run_that_goes_on_is_left_alone(graphs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    args = ("run", "--graphs", graphs, "--rounds", "500", "--set", *TINY, "patience=0", "--out", folder)
+    args = ("run", "--graphs", graphs, "--rounds", "4000", "--set", *TINY, "patience=0", "--out", folder)
     with subprocess.Popen(command(*args), stderr=subprocess.DEVNULL) as process:
         _wait_for(folder / "checkpoint" / "state-0.json", process)
         process.send_signal(signal.SIGSTOP)  # at work, but never done
         for second in (("resume", folder), args):
             assert error(*second).startswith(f"another fedgkd is at work in {folder}; wait for it")
         process.kill()
-    assert json.loads(ok("resume", folder, "--json").stdout)["rounds"] == 500
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 500
+    assert json.loads(ok("resume", folder, "--json").stdout)["rounds"] == 4000
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4000
 
 
 def stops_before_opening(name: str) -> str:

@@ -71,7 +71,7 @@ class Slots:
                 where = self._tensors(slot)
                 raise RunError(f"cannot write the checkpoint {where}: {error.strerror or error}") from error
             text = json.dumps(description | {"sha256": digest.result()}, allow_nan=False)
-        atomic_write_text(self._description(slot), text, RunError)
+        atomic_write_text(self._description(slot), text, RunError, make_parents=False)
         self._newest = slot
 
     def _free_slot(self, serial: int) -> int:

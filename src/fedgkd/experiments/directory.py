@@ -230,11 +230,11 @@ class RunDirectory:
         for client, model in (models or {}).items():
             model.save(self.model_file(client))
         log = np.frombuffer(self._relations.read(), np.float32).reshape(-1, len(MATRICES), num_clients, num_clients)
-        with atomic_write(self.relations_file, RunError) as temporary, temporary.open("wb") as file:
+        with atomic_write(self.relations_file, RunError, make_parents=False) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, R=log[:, 0], S=log[:, 1], Q=log[:, 2])
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"
         self._write_sums(hashlib.sha256(text.encode()).hexdigest())
-        atomic_write_text(self.result_file, text, RunError)
+        atomic_write_text(self.result_file, text, RunError, make_parents=False)
         self._drop_what_it_took_to_go_on()
 
     def _write_sums(self, of_result: str) -> None:

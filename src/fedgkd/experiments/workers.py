@@ -88,7 +88,8 @@ def reason(error: Exception) -> str:
 def record_failure(cell: Cell, sentence: str, **details: str) -> None:
     text = json.dumps({"error": sentence, **details}, indent=2) + "\n"
     if cell.folder.parent.is_dir():  # else the whole grid was removed, and is not to be made again
-        atomic_write_text(cell.folder / FAILED_FILE, text, RunError)
+        cell.folder.mkdir(exist_ok=True)
+        atomic_write_text(cell.folder / FAILED_FILE, text, RunError, make_parents=False)
 
 
 def read_failure(cell: Cell) -> str:
