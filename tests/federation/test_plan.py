@@ -60,6 +60,8 @@ def test_what_no_federation_can_have_is_refused(change: dict[str, Any], sentence
     [
         ({"algorithm": "centralised"}, "sees all graphs at once"),
         ({"participation": 0.5}, "a setting of simulations"),
+        ({"concepts": 2}, "a setting of simulations"),
+        ({"train_per_client": 20}, "a setting of simulations"),
         ({"hiden": 8}, "did you mean"),
         ({"rounds": 0}, "rounds must be at least 1"),
     ],

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
 _RESERVED = ("server", "coordinator", "admin", "authority", "all")
 _LOCAL = ("dataset", "graphs", "label", "synthetic", "clients", "partition", "device", "threads")
 _LISTS = {"sites", "blocked", "classes", "settings"}
-_SIMULATED = {"participation": 1.0, "dropout_rate": 0.0}
+_SIMULATED = {"participation": 1.0, "dropout_rate": 0.0, "concepts": 1, "train_per_client": 0}
 _MOST = {"rounds": 10_000_000, "layers": 1_000, "seed": 2**63}
 _MOST_OF_ANYTHING = 1_000_000
 """Of what a setting counts. Far beyond any use, and little enough to work out how much memory it would take."""
@@ -121,7 +121,9 @@ class Plan:
         self._check_counts(config)
         for name, value in _SIMULATED.items():
             if getattr(config.run, name) != value:
-                raise SettingError(f"{name} is a setting of simulations; the sites of a federation fail by themselves")
+                raise SettingError(
+                    f"{name} is a setting of simulations; sites bring their own labels and fail by themselves"
+                )
         if issubclass(config.algorithm, Oracle):
             raise SettingError(f"{config.run.algorithm} sees all graphs at once, which no federation allows")
         return config
